@@ -313,9 +313,7 @@ impl Engine {
             (OwnCommand::Word, error) => self.word_answered(now, id, error),
             (OwnCommand::Unknown(word), _) => self.second_word_answered(id, word),
             (OwnCommand::Unblock, _) => self.unblock_answered(id, Some(reply)),
-            (OwnCommand::ScriptExists(number), _) => {
-                self.script_exists_answered(now, id, number, reply);
-            }
+            (OwnCommand::Question(number), _) => self.question_answered(now, id, number, reply),
             (OwnCommand::Role, _) => self.role_reply(now, id, reply),
             // A server that answers with an error answers.
             (OwnCommand::Ping, _) => self.ping_answered(key.node, reply),

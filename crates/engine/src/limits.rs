@@ -65,6 +65,9 @@ pub const FAN_TURN_COST: usize = 32 << 20;
 /// What a copy costs beside its bytes.
 pub const FAN_COPY_COST: usize = 64;
 
+/// A key that is looked at when a server tells that all keys changed costs as much as a copy of so many bytes.
+pub const FAN_KEY_COST: usize = 256;
+
 /// What the first copy of a turn costs beside that, as it takes a send.
 pub const FAN_SEND_COST: usize = 2 << 10;
 
@@ -268,6 +271,12 @@ pub const OUTAGE_GAP_MS: u64 = 1_000;
 
 /// The wait before a request that finds no node, or one that is down, looks again.
 pub const RETRY_FIRST_MS: u64 = 5;
+
+/// Bytes of a host that a server names: the longest host name (RFC 1035, 2.3.4). Longer ones are none.
+pub const HOST_BYTES_MAX: usize = 255;
+
+/// So long an `ASK` is followed, in microseconds. Then the owner of the slot is asked again: the slot may be on its way elsewhere, or back.
+pub const ASK_HOLDS_US: u64 = 100_000;
 
 /// So long a reply that may be a redirect or a script's data waits for the answer of a known node. Then it counts as data.
 pub const QUESTION_MS: u64 = 1_500;

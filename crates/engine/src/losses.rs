@@ -18,6 +18,8 @@ pub enum Loss {
     AccessWrite,
     /// Lines of the log beyond `log.burst`.
     LogBurst,
+    /// Lines of the log for which a pipe had no room.
+    LogWrite,
     /// Spans that came faster than they could be sent.
     SpansQueue,
     /// Spans that were sent and not taken.
@@ -33,10 +35,11 @@ pub const LOSSES: usize = Loss::ALL.len();
 
 impl Loss {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::AccessQueue,
         Self::AccessWrite,
         Self::LogBurst,
+        Self::LogWrite,
         Self::SpansQueue,
         Self::SpansPost,
         Self::AlarmsQueue,
@@ -49,6 +52,7 @@ impl Loss {
             Self::AccessQueue => ("access_log", "queue"),
             Self::AccessWrite => ("access_log", "write"),
             Self::LogBurst => ("log", "burst"),
+            Self::LogWrite => ("log", "write"),
             Self::SpansQueue => ("spans", "queue"),
             Self::SpansPost => ("spans", "post"),
             Self::AlarmsQueue => ("alarms", "queue"),

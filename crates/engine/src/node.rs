@@ -9,7 +9,6 @@
 
 use crate::ids::UpstreamId;
 use crate::stats::node::{NodeStats, Standing};
-use crate::time::Time;
 use crate::topology::reads::Health;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -58,8 +57,6 @@ pub struct Node {
     pub health: Health,
     /// The slots that it was giving to other nodes when it was last asked.
     pub gives: Vec<u16>,
-    /// When it was asked for them.
-    pub gives_at: Time,
     /// Its zone, if it told one (Valkey 8).
     pub zone: String,
     /// What is counted of it; of live connections the traffic is counted there.
@@ -85,7 +82,6 @@ impl Node {
             label,
             health: Health::default(),
             gives: Vec::new(),
-            gives_at: Time::default(),
             zone: String::new(),
             stats: NodeStats::default(),
             took_login: false,

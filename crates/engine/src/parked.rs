@@ -29,8 +29,8 @@ use alloc::vec::Vec;
 pub(crate) enum Target {
     /// To whoever owns its key when it is its turn.
     Place(Place),
-    /// To this node, behind ASKING.
-    Asking(NodeId),
+    /// To this node, behind ASKING: its slot was on its way there at this time.
+    Asking(NodeId, Time),
     /// To this node: the request has no key.
     Node(NodeId),
 }
@@ -273,7 +273,7 @@ impl Engine {
     /// The nodes that parked requests are on their way to. One that gets its first slot is in nobody's table yet.
     pub(crate) fn targets(&self) -> impl Iterator<Item = NodeId> {
         self.parked.all().filter_map(|parked| match parked.target {
-            Target::Asking(target) | Target::Node(target) => Some(target),
+            Target::Asking(target, _) | Target::Node(target) => Some(target),
             Target::Place(_) => parked.named,
         })
     }

@@ -21,7 +21,7 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::lease::State;
 use crate::limits::{
-    REDIRECT_WAIT_MS, RETRY_FIRST_MS, RETRY_MAX_MS, SENT_ON_AT_ONCE, SHORT_LIFE_US,
+    ASK_HOLDS_US, REDIRECT_WAIT_MS, RETRY_FIRST_MS, RETRY_MAX_MS, SENT_ON_AT_ONCE, SHORT_LIFE_US,
 };
 use crate::node::Address;
 use crate::parked::{Parked, Target};
@@ -410,7 +410,10 @@ impl Engine {
             {
                 (again, None, later_ms)
             }
-            (Redirect::Ask(..), Some(node), _) => (Target::Asking(node), None, at_once_ms),
+            // Later the slot may be on its way elsewhere, or back.
+            (Redirect::Ask(..), Some(node), _) if at_once_ms == 0 => {
+                (Target::Asking(node, now), None, 0)
+            }
             // A copy that cannot answer: its primary can.
             (Redirect::Later, ..) if place.is_some() && self.set_unfit(asked) => {
                 (again, None, at_once_ms)
@@ -492,8 +495,13 @@ impl Engine {
     /// Sends a parked request; `Some`: it must wait, look again then (or when `waits_for` says).
     pub(crate) fn send_parked(&mut self, now: Time, parked: &mut Parked) -> Option<Time> {
         let later = now.plus_ms(RETRY_FIRST_MS);
+        if let (Target::Asking(_, since), Some(place)) = (parked.target, parked.place)
+            && now.since(since) > ASK_HOLDS_US
+        {
+            parked.target = Target::Place(place);
+        }
         let node = match parked.target {
-            Target::Asking(node) | Target::Node(node) => Some(node),
+            Target::Asking(node, _) | Target::Node(node) => Some(node),
             Target::Place(place) => {
                 let named = parked.named.or_else(|| self.named_behind(parked));
                 named.or_else(|| self.router.node(place))
@@ -583,10 +591,10 @@ impl Engine {
         }
         // Before ASKING, which holds for the very next request.
         self.load_script_before(now, id, parked.command, &parked.bytes);
-        if let Target::Asking(_) = parked.target {
+        if let Target::Asking(..) = parked.target {
             self.say_own(now, id, OwnCommand::Asking, &[b"ASKING"]);
         }
-        let marks = Marks::behind_asking(matches!(parked.target, Target::Asking(_)));
+        let marks = Marks::behind_asking(matches!(parked.target, Target::Asking(..)));
         let bond = if parked.rest.is_empty() { Bond::None } else { Bond::First };
         if bond == Bond::First {
             self.say_own(now, id, OwnCommand::Multi, &[b"MULTI"]);

@@ -62,6 +62,12 @@ impl Group {
         Self { net: Net::default(), ..self }
     }
 
+    /// All users from the same address.
+    #[must_use]
+    pub fn of_anybody(self) -> Self {
+        Self { user: 0, ..self }
+    }
+
     #[cfg(test)]
     pub(crate) fn of_user(user: u64) -> Self {
         Self { user, net: Net::Local }

@@ -6,28 +6,28 @@
 //! ```text
 //!   -MOVED, -ASK of a server's own ── names a node of the table ──▶ followed, for the request's own slot
 //!                                  └─ names another one ──────────▶ [parked] ── known nodes are asked ──▶ by the table
-//!   the same of a script ── the table has another owner than the node that answered ──▶ followed to that owner
-//!                        ├─ it has not ──▶ [parked] ── known nodes are asked ──┬ another owner ──▶ followed to that owner
-//!                        │                                                     └ no other one ───▶ the client's reply
-//!                        └─ no key, a connection of its own, behind ASKING, sent on before ──────▶ the client's reply
-//!   ASK of a script       ── only if CLUSTER NODES of the node that answered says that it gives this slot away
+//!   the same of a script ── [parked] ── EXISTS with the script's keys, over the connection that answered ──┬ is redirected, too ──▶ followed as a server's own
+//!                                                                                                      └ is not ────────────▶ the client's reply
+//!   … in a transaction, and TRYAGAIN and its kind ── [parked] ── known nodes are asked ──┬ another owner ──▶ followed to that owner
+//!                                                                                      └ no other one ───▶ the client's reply
+//!   … without a key, on a connection of the client's own, too often ──▶ the client's reply
 //!   NOSCRIPT              ── only if SCRIPT EXISTS says that the script is not there
 //! ```
 //! Replies that may be data change nothing for other clients: no table, no health of a node, no wait.
 //!
 //! Not here: where a request goes on (`redirect`), how nodes are asked (`topology::refresh`).
 //!
-//! Invariant: an address that only a reply names is never connected to, and a script that may have run is never sent again on the word of a reply,
-//! and never twice.
+//! Invariant: an address that only a reply names is never connected to, and a script that may have run is never sent again on the word of its reply.
 
 use crate::blocking::CUT_SHORT;
 use crate::command::CommandId;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::limits::QUESTION_MS;
+use crate::limits::{QUESTION_MS, SENT_ON_AT_ONCE};
 use crate::node::Address;
 use crate::parked::{Parked, Target};
 use crate::redirect::{NOSCRIPT, Redirect, classify};
+use crate::scatter::keys_of;
 use crate::scripts::Digest;
 use crate::time::Time;
 use crate::topology::refresh::Sign;
@@ -36,6 +36,7 @@ use crate::upstream::Role;
 use crate::upstream::inflight::{Bond, OwnCommand, Run};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use resp::Args;
 use resp::value::Value;
 
 /// True if error replies to this command may be the words of a script or a module. `None`: the table does not know the command.
@@ -74,10 +75,23 @@ pub(crate) struct Question {
 enum Kind {
     /// Whether the table has another owner of the place.
     Owner,
-    /// Whether the node that answered gives the slot away, and this address is a node of its cluster.
+    /// Whether this address is a node of the cluster of the node that answered.
     Ask(Address),
     /// Whether the server has the script. The number of the question, and its answer.
     Script(u64, Option<bool>),
+    /// Whether the server redirects `EXISTS` with the keys of the script, as it does what it refuses to run: it decides by the keys alone (`getNodeByQuery` in
+    /// Redis' cluster.c). The number of the question, and the reply to that.
+    Keys(u64, Option<Vec<u8>>),
+}
+
+/// Where a server sends the keys of a script.
+enum Redirected {
+    /// Nowhere.
+    Not,
+    /// To this node, or to the owner that it named.
+    To(Target, Option<NodeId>),
+    /// To a node that no table names: this is to be known first.
+    ToStranger(Kind),
 }
 
 /// What became of a question.
@@ -140,20 +154,38 @@ impl Engine {
             Role::Leased(client) => self.is_in_transaction(client),
             _ => true,
         };
-        let is_first = run.tries == 0;
-        let Some(place) =
-            place.filter(|_| is_first && !is_left && queueing && !run.marks.is_behind_asking())
-        else {
-            return Verdict::Data;
-        };
+        let Some(place) = place.filter(|_| !is_left && queueing) else { return Verdict::Data };
         if run.bond != Bond::None || !self.may_find_another_owner(place, asked) {
             return Verdict::Data;
         }
-        match (redirect, self.router.node(place)) {
-            (_, Some(owner)) if owner != asked => Verdict::Server,
-            (Redirect::Ask(_, address), _) => open(Kind::Ask(address)),
+        if redirect != Redirect::Later && !matches!(role, Role::Leased(_)) {
+            return match run.tries < SENT_ON_AT_ONCE {
+                true => open(Kind::Keys(self.ask_of_keys(now, id, run, request), None)),
+                false => Verdict::Data,
+            };
+        }
+        if run.tries > 0 || run.marks.is_behind_asking() {
+            return Verdict::Data;
+        }
+        match self.router.node(place) {
+            Some(owner) if owner != asked => Verdict::Server,
             _ => open(Kind::Owner),
         }
+    }
+
+    /// Asks the server, over the connection on which it was asked to run a script, for the keys of that script. Returns the number of the question.
+    fn ask_of_keys(&mut self, now: Time, id: UpstreamId, run: &Run, request: &[u8]) -> u64 {
+        let number = self.next_question;
+        self.next_question += 1;
+        let args: Vec<&[u8]> = Args::new(request).collect();
+        let keys = keys_of(&args, self.learned.as_ref());
+        let mut words = alloc::vec![&b"EXISTS"[..]];
+        words.extend(keys.iter().map(|(_, key)| *key));
+        if run.marks.is_behind_asking() {
+            self.say_own(now, id, OwnCommand::Asking, &[b"ASKING"]);
+        }
+        self.say_own(now, id, OwnCommand::Question(number), &words);
+        number
     }
 
     /// Where a request over this connection belongs: by its key, or as EXEC, which has none, where its transaction is.
@@ -189,7 +221,7 @@ impl Engine {
         let (asked, number) = (upstream.key.node, self.next_question);
         self.next_question += 1;
         let text = hex(&digest);
-        self.say_own(now, id, OwnCommand::ScriptExists(number), &[b"SCRIPT", b"EXISTS", &text]);
+        self.say_own(now, id, OwnCommand::Question(number), &[b"SCRIPT", b"EXISTS", &text]);
         Verdict::Open(Box::new(Question {
             kind: Kind::Script(number, None),
             asked,
@@ -200,8 +232,8 @@ impl Engine {
         }))
     }
 
-    /// The answer to SCRIPT EXISTS. Only a clear "it is not there" sends the call again.
-    pub(crate) fn script_exists_answered(
+    /// The answer to a question. Only a clear "it is not there" sends the call of a script again.
+    pub(crate) fn question_answered(
         &mut self,
         now: Time,
         id: UpstreamId,
@@ -220,6 +252,10 @@ impl Engine {
                 *answer = Some(absent);
                 true
             }
+            Kind::Keys(own, answer) if *own == number => {
+                *answer = Some(reply.to_vec());
+                true
+            }
             _ => false,
         });
     }
@@ -229,7 +265,7 @@ impl Engine {
         let pool = self.nodes.get(question.asked).map(|node| node.pool);
         let Some(pool) = pool.or(place.map(|place| place.pool)) else { return };
         match question.kind {
-            Kind::Script(..) => {}
+            Kind::Script(..) | Kind::Keys(..) => {}
             // Nodes without slots are in no table.
             Kind::Ask(_) => self.heed_sign(pool, Sign::Stranger(question.asked)),
             Kind::Owner => self.heed_sign(pool, Sign::Named(question.asked)),
@@ -238,7 +274,29 @@ impl Engine {
 
     /// Looks whether a question has its answer; if it goes on, `parked` says where.
     pub(crate) fn resolve(&mut self, now: Time, parked: &mut Parked) -> Resolved {
-        let Some(question) = parked.question.take() else { return Resolved::GoesOn };
+        let Some(mut question) = parked.question.take() else { return Resolved::GoesOn };
+        if let Kind::Keys(_, answer) = &mut question.kind {
+            match (answer.take(), parked.place) {
+                (None, _) if now < question.until => {
+                    parked.due = question.until;
+                    parked.question = Some(question);
+                    return Resolved::Open;
+                }
+                (Some(answer), Some(place)) => {
+                    match self.redirect_of_keys(now, place, &question, &answer) {
+                        Redirected::To(target, named) => {
+                            (parked.target, parked.named) = (target, named);
+                            return Resolved::GoesOn;
+                        }
+                        Redirected::Not => return Resolved::Data(question.reply),
+                        Redirected::ToStranger(kind) => {
+                            (question.kind, question.freely) = (kind, false)
+                        }
+                    }
+                }
+                _ => return Resolved::Data(question.reply),
+            }
+        }
         let (asked, freely) = (question.asked, question.freely);
         let Some(place) = parked.place else { return Resolved::Data(question.reply) };
         let owner = self.router.node(place);
@@ -252,19 +310,14 @@ impl Engine {
         match &question.kind {
             Kind::Script(_, Some(true)) => return Resolved::GoesOn,
             Kind::Script(_, None) if !is_over => {}
-            Kind::Script(..) => return Resolved::Data(question.reply),
+            Kind::Script(..) | Kind::Keys(..) => return Resolved::Data(question.reply),
             _ if freely && self.is_left(asked) => return Resolved::Data(question.reply),
             _ if has_other_owner => return Resolved::GoesOn,
             Kind::Ask(address) if is_fresh() || is_over => {
-                let gives = !freely || self.gives_slot(asked, place.slot, question.since);
-                return match self.known_node(place.pool, address).filter(|_| gives) {
-                    Some(node) => {
-                        parked.target = Target::Asking(node);
-                        Resolved::GoesOn
-                    }
-                    None if freely => Resolved::Data(question.reply),
-                    None => Resolved::GoesOn,
-                };
+                if let Some(node) = self.known_node(place.pool, address) {
+                    parked.target = Target::Asking(node, question.since);
+                }
+                return Resolved::GoesOn;
             }
             Kind::Owner if is_fresh() || is_over => {
                 return match freely {
@@ -280,10 +333,32 @@ impl Engine {
         Resolved::Open
     }
 
-    /// Whether this node said since then that it gives the slot away.
-    fn gives_slot(&self, node: NodeId, slot: u16, since: Time) -> bool {
-        let node = self.nodes.get(node);
-        node.is_some_and(|node| node.gives_at >= since && node.gives.contains(&slot))
+    /// What the server said to `EXISTS` with the keys of a script, which is its own word.
+    fn redirect_of_keys(
+        &mut self,
+        now: Time,
+        place: Place,
+        question: &Question,
+        answer: &[u8],
+    ) -> Redirected {
+        let redirect = classify(answer, &self.host_of(question.asked));
+        if redirect.slot() != Some(place.slot) {
+            return Redirected::Not;
+        }
+        match redirect {
+            Redirect::Moved(_, address) => match self.known_node(place.pool, &address) {
+                Some(owner) => {
+                    self.patch_slot(place, owner);
+                    Redirected::To(Target::Place(place), Some(owner))
+                }
+                None => Redirected::ToStranger(Kind::Owner),
+            },
+            Redirect::Ask(_, address) => match self.known_node(place.pool, &address) {
+                Some(node) => Redirected::To(Target::Asking(node, now), None),
+                None => Redirected::ToStranger(Kind::Ask(address)),
+            },
+            Redirect::Later => Redirected::Not,
+        }
     }
 
     /// The node at an address that a reply names, if a table or the configuration named it before.

@@ -1,7 +1,7 @@
 //! Log lines: where they go and what they look like.
 //!
 //! Standard error by default, so that standard output stays free for what a command prints. Lines are for a person, or
-//! JSON objects for a collector. Nothing on the path of a request logs, but for lines of the access log, which wait for nobody (`lossy`). How often
+//! JSON objects for a collector. Nothing on the path of a request logs, but for lines of the access log, which wait for nobody (`lossy`). A reader that hangs holds up nobody for long (`patient`). How often
 //! lines of one kind are written is bounded (`limit`).
 //!
 //! All of it can change while the program runs: filter and writer are layers that are replaced ([`Logging::change`]).
@@ -10,18 +10,20 @@
 
 mod limit;
 mod lossy;
+mod patient;
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::losses::Losses;
 use config::{Log, LogFormat, LogLevel};
 use lossy::Lossy;
+use patient::Patient;
 use tracing::Metadata;
 use tracing_subscriber::fmt::MakeWriter;
-use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 
@@ -125,20 +127,23 @@ impl Logging {
 /// What writes lines, and the part of it on which nobody waits.
 fn writer(log: &Log, losses: &Losses) -> Result<(Writer, Lossy), String> {
     let losses = losses.clone();
-    let (direct, access, colours) = match &log.file {
+    let (file, colours) = match &log.file {
+        // Not by its lock, which whoever waits for room would hold.
         None => {
-            let access = Lossy::to(io::stderr(), losses);
-            (BoxMakeWriter::new(io::stderr), access, wants_colours(log.format))
+            let file = io::stderr().as_fd().try_clone_to_owned().map(File::from);
+            let file = file.map_err(|error| format!("cannot log to standard error: {error}"))?;
+            (file, wants_colours(log.format))
         }
         Some(path) => {
             let file = OpenOptions::new().append(true).create(true).open(path);
             let file = file
                 .map_err(|error| format!("cannot open the log file {}: {error}", path.display()))?;
-            let access = file.try_clone().and_then(|file| Lossy::to(file, losses));
-            (BoxMakeWriter::new(Mutex::new(file)), access, false)
+            (file, false)
         }
     };
+    let access = file.try_clone().and_then(|file| Lossy::to(file, losses.clone()));
     let access = access.map_err(|error| format!("the access log cannot be started: {error}"))?;
+    let direct = Patient::to(file, losses);
     let writer = Writers { direct, access: access.clone() };
     let lines =
         tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(colours).with_target(false);
@@ -153,7 +158,7 @@ fn writer(log: &Log, losses: &Losses) -> Result<(Writer, Lossy), String> {
 
 /// Where lines go: those of the access log by a way on which nobody waits.
 struct Writers {
-    direct: BoxMakeWriter,
+    direct: Patient,
     access: Lossy,
 }
 
@@ -161,14 +166,14 @@ impl<'a> MakeWriter<'a> for Writers {
     type Writer = Box<dyn Write + 'a>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        self.direct.make_writer()
+        Box::new(self.direct.clone())
     }
 
     fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Self::Writer {
         if metadata.target() == ACCESS {
             return Box::new(self.access.clone());
         }
-        self.direct.make_writer_for(metadata)
+        self.make_writer()
     }
 }
 

@@ -22,6 +22,12 @@ impl Losses {
         self.0[loss as usize].fetch_add(count, Ordering::Relaxed);
     }
 
+    /// How much was lost there.
+    #[cfg(test)]
+    pub(crate) fn get(&self, loss: Loss) -> u64 {
+        self.counts()[loss as usize]
+    }
+
     /// All of them at this moment, by [`Loss`].
     pub(crate) fn counts(&self) -> [u64; LOSSES] {
         std::array::from_fn(|at| self.0[at].load(Ordering::Relaxed))

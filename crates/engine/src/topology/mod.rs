@@ -715,11 +715,11 @@ impl Engine {
         }
     }
 
-    /// A node's answer to CLUSTER NODES, which was asked at this time.
-    pub(crate) fn note_members(&mut self, id: NodeId, asked_at: Time, value: &Value<'_>) {
+    /// A node's answer to CLUSTER NODES.
+    pub(crate) fn note_members(&mut self, id: NodeId, value: &Value<'_>) {
         let members = slots::members(value, &self.host_of(id));
         let Some(node) = self.nodes.get_mut(id) else { return };
-        (node.gives, node.gives_at) = (members.gives, asked_at);
+        node.gives = members.gives;
         let (pool, map) = (node.pool, &self.settings.address_map);
         let at = |told: Address| map.at(&told).unwrap_or(told);
         let addresses = members.addresses.into_iter().take(CLUSTER_NODES_MAX).map(at).collect();

@@ -527,7 +527,7 @@ impl Engine {
                 self.note_told_for(pool, asked_at);
                 self.apply_slots(now, pool, node, &ranges);
             }
-            OwnCommand::Nodes => self.note_members(node, asked_at, value),
+            OwnCommand::Nodes => self.note_members(node, value),
             OwnCommand::Standing => {
                 if let Some(state) = self.router.pools.get_mut(usize::from(pool)) {
                     state.refresh.cut_off = slots::says_down(value);

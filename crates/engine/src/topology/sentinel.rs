@@ -12,7 +12,7 @@
 
 use crate::ids::NodeId;
 use crate::node::Address;
-use alloc::string::String;
+use crate::topology::slots::read_host;
 use alloc::vec::Vec;
 use resp::value::Value;
 
@@ -84,9 +84,9 @@ fn instance(instance: &Value<'_>) -> Option<Address> {
 }
 
 fn address(host: &[u8], port: &[u8]) -> Option<Address> {
-    let host = core::str::from_utf8(host).ok().filter(|host| !host.is_empty())?;
+    let host = read_host(host)?;
     let port = core::str::from_utf8(port).ok()?.parse().ok().filter(|port| *port != 0)?;
-    Some(Address::tcp(String::from(host), port))
+    Some(Address::tcp(host, port))
 }
 
 #[cfg(test)]

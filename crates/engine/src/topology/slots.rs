@@ -10,6 +10,7 @@
 //!
 //! Invariant: in what [`parse`] returns every slot is below [`SLOTS`] and every range has a primary.
 
+use crate::limits::HOST_BYTES_MAX;
 use crate::node::Address;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -129,12 +130,18 @@ fn read_node(node: &Value<'_>, asked_host: &str) -> Option<Address> {
     }
 }
 
-/// The host that a server names, or that of the server itself where it names none.
+/// The host that a server names, or that of the server itself where it names none. `None`: it is none (see [`HOST_BYTES_MAX`]).
 pub fn host_or(host: &[u8], asked_host: &str) -> Option<String> {
     match host {
         b"" | b"?" => Some(String::from(asked_host)),
-        host => core::str::from_utf8(host).ok().map(String::from),
+        host => read_host(host),
     }
+}
+
+/// A host that a server names.
+pub(super) fn read_host(host: &[u8]) -> Option<String> {
+    let host = Some(host).filter(|host| (1..=HOST_BYTES_MAX).contains(&host.len()))?;
+    core::str::from_utf8(host).ok().map(String::from)
 }
 
 /// Reads `12 127.0.0.1:7001`, what follows MOVED and ASK: the slot and the address. The host may be missing, and an IPv6 address has no

@@ -43,7 +43,9 @@ use crate::client::Client;
 use crate::command::{CommandId, ids};
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::limits::{TRACKED_BYTES_MAX, TRACKED_KEYS_MAX, TRACKED_PART, TRACKED_REQUEST_KEYS_MAX};
+use crate::limits::{
+    FAN_KEY_COST, TRACKED_BYTES_MAX, TRACKED_KEYS_MAX, TRACKED_PART, TRACKED_REQUEST_KEYS_MAX,
+};
 use crate::news::What;
 use crate::reply::Fault;
 use crate::scatter::{Wish, keys_of};
@@ -561,18 +563,25 @@ impl Engine {
     pub(crate) fn drop_caches(&mut self, from: UpstreamKey) {
         let hears = |id: &ClientId| self.hears(*id, from);
         let clients: Vec<ClientId> = self.caches.clients.iter().copied().filter(hears).collect();
-        // Of each what may still come to it, and stays.
+        // Of each what may still come to it, and stays. A server tells of thousands of changes in a row, and between two of them little comes to it.
         let mut on_the_way: BTreeMap<ClientId, BTreeSet<Name>> = BTreeMap::new();
         for id in &clients {
             let Some(client) = self.clients.get_mut(*id) else { continue };
             let head = client.places.head();
             let Some(tracking) = client.tracking.as_mut() else { continue };
+            tracking.inside.values_mut().for_each(State::change);
+            if !tracking.reading.settle() {
+                continue;
+            }
             let again: Vec<(u32, Name)> = tracking.reading.all(head).collect();
+            self.grants.fan.pay(again.len() * FAN_KEY_COST, false);
             on_the_way.insert(*id, again.iter().map(|(_, key)| key.clone()).collect());
             tracking.again.extend(again);
-            tracking.inside.values_mut().for_each(State::change);
         }
-        self.caches.drop_readers(&on_the_way);
+        if !on_the_way.is_empty() {
+            self.grants.fan.pay(self.caches.keys.len() * FAN_KEY_COST, false);
+            self.caches.drop_readers(&on_the_way);
+        }
         for id in clients {
             self.tell_in_order(None, id, Changed::All);
         }

@@ -22,11 +22,14 @@ pub(super) struct Reading {
     /// The requests of each key, by their places.
     places: BTreeSet<(Name, u32)>,
     bytes: usize,
+    /// No request began or ended since it was told that all keys changed.
+    is_settled: bool,
 }
 
 impl Reading {
     /// The request at this place reads these keys. It stands behind all others.
     pub(super) fn begin(&mut self, place: u32, keys: Vec<Name>) {
+        self.is_settled = false;
         self.bytes += keys_bytes(&keys);
         self.places.extend(keys.iter().map(|key| (key.clone(), place)));
         self.requests.push_back((place, keys));
@@ -37,6 +40,7 @@ impl Reading {
         while let Some((done, keys)) =
             self.requests.pop_front_if(|(first, _)| is_before(*first, place))
         {
+            self.is_settled = false;
             self.bytes -= keys_bytes(&keys);
             for key in keys {
                 self.places.remove(&(key, done));
@@ -66,6 +70,11 @@ impl Reading {
             }
         }
         found
+    }
+
+    /// All keys changed. Returns whether a request began or ended since the last time.
+    pub(super) fn settle(&mut self) -> bool {
+        !core::mem::replace(&mut self.is_settled, true)
     }
 
     /// What requests at this place or behind it read.

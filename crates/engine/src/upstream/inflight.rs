@@ -60,8 +60,8 @@ pub enum OwnCommand {
     Shadow(u32),
     /// `SCRIPT LOAD`, before a script is called that this connection has not loaded.
     Script,
-    /// `SCRIPT EXISTS`, behind a call that was answered with NOSCRIPT: whether the server or the script said so. The number of the question.
-    ScriptExists(u64),
+    /// `SCRIPT EXISTS` behind NOSCRIPT, `EXISTS` behind MOVED and ASK: whether the server or the script said so (see `trust`). The number of the question.
+    Question(u64),
     /// `ASKING`, before a request that a server sent on to the next owner of its slot.
     Asking,
     /// `CLUSTER INFO`: whether the node takes its cluster for whole.
@@ -116,7 +116,7 @@ impl OwnCommand {
             Self::Multi | Self::State | Self::Aside | Self::Listen | Self::Fence | Self::Mark => {
                 OWN_REPLY_BYTES
             }
-            Self::Track | Self::Near(_) | Self::Script | Self::ScriptExists(_) => OWN_REPLY_BYTES,
+            Self::Track | Self::Near(_) | Self::Script | Self::Question(_) => OWN_REPLY_BYTES,
             Self::Asking | Self::Standing | Self::Unblock | Self::Ping => OWN_REPLY_BYTES,
             Self::Role | Self::Primary | Self::Delimiter(_) | Self::Unknown(_) => OWN_REPLY_BYTES,
         }

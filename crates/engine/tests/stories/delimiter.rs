@@ -195,9 +195,9 @@ fn a_connection_of_its_own_that_a_script_went_over_serves_nobody_else() {
 #[test]
 fn a_request_that_is_sent_on_ends_at_a_delimiter_again() {
     let mut story = Story::warm_cluster();
-    story.cluster_is("0-5460 n2, 5461-10922 n2, 10923-16383 n3");
-    story.after_ms(600).client("a").says("EVAL return 1 a4");
+    story.client("a").says("EVAL return 1 a4");
     story.node("n1").gets("EVAL return 1 a4").moved("a4", "n2");
+    story.node("n1").gets("EXISTS a4").moved("a4", "n2");
     let word = {
         let mut conn = story.node("n2");
         assert_eq!(conn.takes_one().as_deref(), Some("EVAL return 1 a4"));

@@ -631,7 +631,7 @@ pub static METRICS: &[Metric] = &[
         "respool_telemetry_dropped",
         Counter,
         &["what", "cause"],
-        "What observers did not get: lines of the access log (`access_log`) that came faster than they can be written (`queue`) or could not be (`write`), lines of the `log` beyond `log.burst`, `spans` and `alarms` that came faster than they can be sent (`queue`) or were not taken (`post`), `requests` for the access log, spans or alarms beyond 64 in a `turn` of a worker",
+        "What observers did not get: lines of the access log (`access_log`) that came faster than they can be written (`queue`) or could not be (`write`), lines of the `log` beyond `log.burst` (`burst`) or for which a pipe had no room (`write`), `spans` and `alarms` that came faster than they can be sent (`queue`) or were not taken (`post`), `requests` for the access log, spans or alarms beyond 64 in a `turn` of a worker",
         |s, p| {
             for (what, cause, count) in losses::all(&s.process.losses, &s.stats) {
                 p.sample(&[("what", what), ("cause", cause)], count);

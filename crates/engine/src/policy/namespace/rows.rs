@@ -65,8 +65,8 @@ const CLOSED: &str = "bless|scan clusterscan randomkey";
 
 /// About all that a server holds.
 const WHOLE: &str = "\
-    cluster|countkeysinslot cluster|flushslot cluster|getkeysinslot commandlog|get commandlog|reset dbsize flushall flushdb hotkeys|get hotkeys|reset hotkeys|start \
-    hotkeys|stop psync replconf swapdb sync trimslots";
+    cluster|countkeysinslot cluster|flushslot cluster|getkeysinslot cluster|slot-stats commandlog|get commandlog|reset dbsize flushall flushdb hotkeys|get hotkeys|reset hotkeys|start \
+    hotkeys|stop memory|doctor memory|stats psync replconf swapdb sync trimslots";
 
 /// The reply begins with the key from which something was taken.
 const HEADS: &str = "blmpop blpop brpop bzmpop bzpopmax bzpopmin lmpop zmpop";
@@ -108,12 +108,12 @@ const FREE: &str = "\
     cluster|delslots cluster|delslotsrange cluster|failover cluster|flushslots cluster|forget cluster|getslotmigrations cluster|help \
     cluster|info cluster|links cluster|meet cluster|migrateslots cluster|migration cluster|myid cluster|myshardid cluster|nodes \
     cluster|replicas cluster|replicate cluster|reset cluster|saveconfig cluster|set-config-epoch cluster|setslot cluster|shards \
-    cluster|slaves cluster|slot-stats cluster|slots cluster|syncslots command command|count command|docs command|getkeys \
+    cluster|slaves cluster|slots cluster|syncslots command command|count command|docs command|getkeys \
     command|getkeysandflags command|help command|info command|list commandlog commandlog|help commandlog|len config config|get \
     config|help config|resetstat config|rewrite config|set debug discard echo exec failover function function|delete function|dump \
     function|flush function|help function|kill function|list function|load function|restore function|stats hello himport \
     himport|discard himport|discardall himport|prepare hotkeys hotkeys|help info lastsave latency latency|doctor latency|graph latency|help latency|histogram latency|history \
-    latency|latest latency|reset lolwut memory memory|doctor memory|help memory|malloc-stats memory|purge memory|stats migrate module \
+    latency|latest latency|reset lolwut memory memory|help memory|malloc-stats memory|purge migrate module \
     module|help module|list module|load module|loadex module|unload monitor multi object object|help pfselftest ping pubsub \
     pubsub|help pubsub|numpat quit readonly readwrite replicaof reset role save script script|debug script|exists script|flush \
     script|help script|kill script|load script|show select shutdown slaveof slowlog slowlog|get slowlog|help slowlog|len slowlog|reset \

@@ -149,8 +149,8 @@ fn a_call_that_is_sent_on_behind_asking_is_taught_before_that() {
     let mut story = loaded();
     story.client("a").says(&*call("a4"));
     story.node("n1").gets(["SCRIPT LOAD return 1", &*call("a4")]);
-    story.gives_slot_of("n1", "a4").node("n1").answers("+x").ask("a4", "n2");
-    story.after_ms(600);
+    story.node("n1").answers("+x").ask("a4", "n2");
+    story.node("n1").gets("EXISTS a4").ask("a4", "n2");
     story
         .node("n2")
         .gets(["SCRIPT LOAD return 1", "ASKING", &*call("a4")])

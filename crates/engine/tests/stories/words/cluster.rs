@@ -176,12 +176,6 @@ impl Story {
         self
     }
 
-    /// This node gives the slot of this key away from now on.
-    pub(crate) fn gives_slot_of(&mut self, node: &str, key: &str) -> &mut Self {
-        self.servers.gives.insert((node.to_string(), slot(key.as_bytes())));
-        self
-    }
-
     /// The nodes tell of one more from now on, which has no slots.
     pub(crate) fn has_member(&mut self, node: &str) -> &mut Self {
         self.servers.members.insert(node.to_string());

@@ -5,8 +5,8 @@
 //!                            └ a new one, told what its tenant's engine knows of the servers ─▶ a free place
 //!   its last client goes ── LOGIN_IDLE_MS ─▶ it goes          the servers refuse it ─▶ its clients are closed, it goes
 //! ```
-//! A server may take several passwords of a user, or, of one with `nopass`, any. So those in use are shared fairly by user, and those of a user by address
-//! (`engine::shares`).
+//! A server may take several passwords of a user, or, of one with `nopass`, any, and whoever may say `ACL SETUSER` there makes as many users as it likes. So logins in use are
+//! shared fairly by tenant, by address and by user, and those of a user by address (`engine::shares`).
 //!
 //! To other workers a login is known by its tenant and a digest of its name and password, as its engine has another number at each of them.
 //!
@@ -33,6 +33,12 @@ pub(super) const LOGINS_MAX: usize = 128;
 /// Of those in use a user may have so many at most: its fair share of all while nobody else has any.
 const LOGINS_OF_USER_MAX: usize = LOGINS_MAX - LOGINS_MAX / shares::RESERVE_PART;
 
+/// The last of all are for tenants that have none.
+const LOGINS_OF_NEW_TENANTS: usize = 4;
+
+/// Those before them are for addresses that have none, too.
+const LOGINS_OF_NEW_ADDRESSES: usize = 4;
+
 /// A login that nobody uses is kept for so long.
 const LOGIN_IDLE_MS: u64 = 10_000;
 
@@ -46,31 +52,48 @@ const OF_LOGINS: u32 = 1 << 31;
 pub(super) struct Held {
     /// The tenant whose servers these are.
     base: TenantId,
-    /// Who it is, and from where the client came that it was made for.
+    /// Which user it is, and from where the client came that it was made for.
     of: Group,
     /// Since when it has no client.
     empty_since: Option<Time>,
 }
 
-/// How many logins each user has, and from which addresses.
+/// How many logins each tenant, each address and each user has.
 #[derive(Default)]
 struct Shares {
+    by_tenant: shares::Held,
+    by_address: shares::Held,
     by_user: shares::Held,
-    by_address: BTreeMap<Group, shares::Held>,
+    /// Of each user, by address.
+    of_users: BTreeMap<Group, shares::Held>,
 }
 
 impl Shares {
-    fn add(&mut self, of: Group) {
+    fn add(&mut self, base: TenantId, of: Group) {
+        self.by_tenant.add(Self::all_of(base));
+        self.by_address.add(of.of_anybody());
         self.by_user.add(of.anywhere());
-        self.by_address.entry(of.anywhere()).or_default().add(of);
+        self.of_users.entry(of.anywhere()).or_default().add(of);
+    }
+
+    /// All users of the servers of a tenant.
+    fn all_of(base: TenantId) -> Group {
+        Group::of_login(base, b"", "")
     }
 
     /// An error if all logins are in use, or so many as this group may have.
-    fn has_room_for(&self, of: Group) -> Result<(), &'static str> {
-        if self.by_user.total() >= LOGINS_MAX {
+    fn has_room_for(&self, base: TenantId, of: Group) -> Result<(), &'static str> {
+        let is_new_tenant = self.by_tenant.of(Self::all_of(base)) == 0;
+        let is_new_address = self.by_address.of(of.of_anybody()) == 0;
+        let kept = match (is_new_tenant, is_new_address) {
+            (true, _) => 0,
+            (false, true) => LOGINS_OF_NEW_TENANTS,
+            (false, false) => LOGINS_OF_NEW_TENANTS + LOGINS_OF_NEW_ADDRESSES,
+        };
+        if self.by_user.total() + kept >= LOGINS_MAX {
             return Err(reject::LOGINS_FULL);
         }
-        let of_user = self.by_address.get(&of.anywhere());
+        let of_user = self.of_users.get(&of.anywhere());
         let has_room = self.by_user.has_room(of.anywhere(), 1, LOGINS_MAX)
             && of_user.is_none_or(|held| held.has_room(of, 1, LOGINS_OF_USER_MAX));
         if has_room { Ok(()) } else { Err(reject::LOGINS_OF_USER_FULL) }
@@ -132,7 +155,7 @@ impl House {
         let engine = self.get(at_base).ok_or(reject::TENANT_GONE)?;
         let settings = engine.settings().for_login(base, said).ok_or(reject::TENANT_GONE)?;
         let of = Group::of_login(base, said.name(), addr);
-        self.make_room(now, of)?;
+        self.make_room(now, base, of)?;
         let at = self.free_place().ok_or(reject::LOGINS_FULL)?;
         let id = self.next_login_id(settings.worker, settings.workers);
         let seats = match self.seats(at_base) {
@@ -156,8 +179,8 @@ impl House {
         TenantId(OF_LOGINS | number)
     }
 
-    /// Sees to it that there is room for one more login, of this group.
-    fn make_room(&mut self, now: Time, of: Group) -> Result<(), &'static str> {
+    /// Sees to it that there is room for one more login of this group at the servers of this tenant.
+    fn make_room(&mut self, now: Time, base: TenantId, of: Group) -> Result<(), &'static str> {
         let logins = self.others.iter().flatten().filter(|tenant| tenant.login.is_some());
         if logins.count() >= PLACES - PLACES_OF_TENANTS {
             // Those that are about to go have not gone yet.
@@ -165,7 +188,7 @@ impl House {
         }
         let kept = self.held_by(Tenant::stays);
         let used = self.held_by(|tenant| tenant.stays() && tenant.engine.client_count() > 0);
-        used.has_room_for(of)?;
+        used.has_room_for(base, of)?;
         if kept.by_user.total() < LOGINS_MAX {
             return Ok(());
         }
@@ -187,7 +210,8 @@ impl House {
     fn held_by(&self, counts: impl Fn(&Tenant) -> bool) -> Shares {
         let mut shares = Shares::default();
         let counted = self.others.iter().flatten().filter(|tenant| counts(tenant));
-        counted.filter_map(|tenant| tenant.login.as_ref()).for_each(|held| shares.add(held.of));
+        let held = counted.filter_map(|tenant| tenant.login.as_ref());
+        held.for_each(|held| shares.add(held.base, held.of));
         shares
     }
 
@@ -364,5 +388,29 @@ fn joined(answers: Vec<Option<Answer>>) -> Option<Answer> {
             answers.append(&mut others);
             Some(Answer::Each(answers))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Found by an attack: 128 users of one tenant, all from one address, kept those of other tenants out.
+    #[test]
+    fn the_last_logins_are_for_addresses_and_tenants_that_have_none() {
+        let mut shares = Shares::default();
+        let mut log_in = |base: u32, name: &str, host: u8| {
+            let base = TenantId(base);
+            let of = Group::of_login(base, name.as_bytes(), &format!("10.0.0.{host}:1"));
+            let has_room = shares.has_room_for(base, of);
+            has_room.inspect(|()| shares.add(base, of)).is_ok()
+        };
+        let names: Vec<String> = (0..2 * LOGINS_MAX).map(|number| format!("u{number}")).collect();
+        let one_address = names.iter().filter(|name| log_in(7, name, 1)).count();
+        assert_eq!(one_address, LOGINS_MAX - LOGINS_OF_NEW_ADDRESSES - LOGINS_OF_NEW_TENANTS);
+        let other_addresses = (2..100).filter(|host| log_in(7, "x", *host)).count();
+        assert_eq!(other_addresses, LOGINS_OF_NEW_ADDRESSES);
+        let other_tenants = (8..100).filter(|base| log_in(*base, "alice", 1)).count();
+        assert_eq!(other_tenants, LOGINS_OF_NEW_TENANTS);
     }
 }
