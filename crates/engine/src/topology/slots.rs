@@ -171,6 +171,19 @@ mod tests {
         format!("${}\r\n{text}\r\n", text.len())
     }
 
+    // Found by an attack: a name of several MB was copied, looked up and logged.
+    #[test]
+    fn a_host_that_is_longer_than_any_name_is_none() {
+        let names = [HOST_BYTES_MAX, HOST_BYTES_MAX + 1].map(|bytes| "n".repeat(bytes));
+        let [longest, longer] = names.each_ref().map(|name| host_or(name.as_bytes(), "asked"));
+        assert_eq!((longest.as_ref(), longer), (Some(&names[0]), None));
+        for name in names.iter().skip(1) {
+            assert_eq!(parse_redirect(format!("3 {name}:7000").as_bytes(), "asked"), None);
+            let line = format!("e7 {name}:7000@17000,{name} master - 0 0 1 connected\n");
+            assert_eq!(members(&Value::Bulk(line.as_bytes()), "asked").addresses, []);
+        }
+    }
+
     #[test]
     fn a_node_tells_of_itself_which_slots_it_gives_away() {
         let text = |own: &str, other: &str| {

@@ -108,6 +108,18 @@ mod tests {
     }
 
     #[test]
+    fn it_is_settled_until_a_request_begins_or_ends() {
+        let mut reading = Reading::default();
+        assert!(reading.settle() && !reading.settle());
+        reading.begin(3, alloc::vec![name(1)]);
+        assert!(reading.settle() && !reading.settle());
+        reading.end_before(3);
+        assert!(!reading.settle(), "nothing ended");
+        reading.end_before(4);
+        assert!(reading.settle() && !reading.settle());
+    }
+
+    #[test]
     fn the_first_request_that_reads_a_key_is_found_whatever_else_is_read() {
         let mut random = 5_u64;
         let mut below = |count: usize| {

@@ -388,7 +388,7 @@ fn a_large_request_is_streamed_and_a_large_reply_too() {
 }
 
 #[test]
-fn a_reply_whose_names_need_too_much_room_is_an_error() {
+fn a_reply_that_is_too_large_becomes_an_error_and_one_without_names_streams() {
     let mut story = Story::shards_with(|shards| {
         shards.sharding.routes = Some(Routes { ignore_case: false, list: routes() });
     });
@@ -398,6 +398,21 @@ fn a_reply_whose_names_need_too_much_room_is_an_error() {
     story.node("n1").sends(value.as_bytes());
     let got = story.client("a").takes_text();
     assert!(got.starts_with("-ERR respool: the reply is too large for its keys"), "{got:.100}");
+    // What comes of it is dropped, and the next reply has its names.
+    story.node("n1").gets("GET 1").answers("nil");
+    story.client("a").says("GET o:1").takes_text();
+    story.client("b").says(["LMPOP 1 o:l LEFT", "LMPOP 1 o:l LEFT"]);
+    assert_eq!(story.node("n1").takes_requests(), 3);
+    let large = list(["\"l\"", &*list(&*format!("\"{}\"", "x".repeat(17 << 20)))]);
+    let all = [b"$1\r\nv\r\n", large.as_bytes(), POPPED.as_bytes()].concat();
+    for piece in all.chunks(1 << 20) {
+        story.node("n1").sends(piece);
+        assert!(story.report().buffered_bytes < 20 << 20);
+    }
+    story.client("a").gets("\"v\"");
+    let got = story.client("b").takes_text();
+    assert!(got.starts_with("-ERR respool: the reply is too large for its keys"), "{got:.100}");
+    assert!(got.ends_with(&String::from_utf8_lossy(&wire(&popped()))[..]), "{got:.300}");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use crate::pubsub::{confirms, listens, message};
 use crate::words::{HELLO_2, Story, request};
 use engine::limits::{
-    FAN_TURN_COST, QUESTIONS_MAX, SLOW_TURN_MAX, WINDOW_MOST, WINDOW_START, WINDOW_UNTRIED,
+    FAN_KEY_COST, FAN_TURN_COST, QUESTIONS_MAX, SLOW_TURN_MAX, WINDOW_MOST, WINDOW_START,
+    WINDOW_UNTRIED,
 };
 
 /// A server that has answered something.
@@ -420,4 +421,30 @@ fn a_flood_of_invalidations_goes_out_in_turns() {
     assert!((FAN_TURN_COST..2 * FAN_TURN_COST).contains(&copies), "{copies} bytes in one turn");
     story.after_ms(0);
     assert_eq!(story.client("99").takes_text().matches("invalidate").count(), 3);
+}
+
+// Found by an attack: each of thousands of flushes went through all keys that clients were reading. One that does costs the worker more than a turn.
+#[test]
+fn a_flood_of_flushes_goes_through_what_is_read_once() {
+    let mut story = Story::new();
+    let names: Vec<String> = (0..2_000).map(|number| format!("{number:x}")).collect();
+    let request = format!("MGET {}", names.join(" "));
+    for number in 0..20 {
+        let client = number.to_string();
+        story.client(&client).says("HELLO 3").takes_text();
+        story.client(&client).says("CLIENT TRACKING ON").takes_text();
+        story.client(&client).says([&*request; 7]);
+    }
+    story.server().gets("CLIENT TRACKING ON").answers("+OK");
+    assert!(story.server().takes_requests() * names.len() * FAN_KEY_COST > FAN_TURN_COST / 2);
+    let flush = ">2\r\n$10\r\ninvalidate\r\n_\r\n";
+    story.server().is_read_at_once(flush.repeat(1_000).as_bytes());
+    story.after_ms(0);
+    assert_eq!(most_told(&mut story, flush), 1_000);
+}
+
+/// How often the client that was told most often was told this.
+fn most_told(story: &mut Story, told: &str) -> usize {
+    let text = |number: usize| story.client(&number.to_string()).takes_text();
+    (0..20).map(text).map(|text| text.matches(told).count()).max().unwrap_or_default()
 }
