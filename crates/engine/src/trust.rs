@@ -290,7 +290,7 @@ impl Engine {
                         }
                         Redirected::Not => return Resolved::Data(question.reply),
                         Redirected::ToStranger(kind) => {
-                            (question.kind, question.freely) = (kind, false)
+                            (question.kind, question.freely) = (kind, false);
                         }
                     }
                 }
