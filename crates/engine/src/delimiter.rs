@@ -49,6 +49,9 @@ const FRAME_BYTES: usize = WORD_BYTES + 7;
 /// The reply that a client gets in place of one that is not valid RESP.
 const NOT_RESP: &[u8] = b"-ERR respool: the server's reply to this command is not valid RESP\r\n";
 
+/// The cause of a lost connection: the end of a text cannot be found.
+const NO_END: &str = "sent an error with line breaks, and does not take ECHO to find its end";
+
 /// True if the reply to this command may hold line breaks where RESP has none. `None`: the table does not know the command.
 #[inline]
 #[must_use]
@@ -321,6 +324,10 @@ impl Engine {
         let is_strange = open.is_strange(input, &frame);
         if let Some(second) = open.second {
             if let Some(at) = memmem::find(input, &text_of(second)) {
+                if open.is_dropped {
+                    // What is left begins in the middle of a text.
+                    return Err(String::from(NO_END));
+                }
                 self.count_up_to(id, second, &input[..at], open.is_streamed)?;
                 return Ok(Delimited::Sound);
             }
@@ -356,13 +363,7 @@ impl Engine {
     }
 
     /// Hands this over in place of the reply to the front request, which was not one frame. Returns false if that must be looked at again.
-    pub(crate) fn hand_instead(
-        &mut self,
-        now: Time,
-        id: UpstreamId,
-        run: &Run,
-        reply: &[u8],
-    ) -> bool {
+    fn hand_instead(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) -> bool {
         if let Owner::Own(own) = run.owner {
             if let Some(upstream) = self.upstreams.get_mut(id) {
                 upstream.answered(1);
@@ -438,9 +439,7 @@ impl Engine {
             core::iter::repeat_n(due, run.count as usize)
         });
         if !are_due(input, due, is_streamed) {
-            return Err(String::from(
-                "sent an error with line breaks, and does not take ECHO to find its end",
-            ));
+            return Err(String::from(NO_END));
         }
         self.scripts.delimiters.counted.insert(id, second);
         Ok(())
@@ -486,7 +485,8 @@ fn are_due(mut input: &[u8], due: impl Iterator<Item = Due>, mut holds_text: boo
         }
         holds_text |= matches!(due, Due::Text) && text_at.is_some();
     }
-    input.starts_with(b"-")
+    // And nothing behind them: one more line would be a text's, and the second word's answer somebody else's reply.
+    input.starts_with(b"-") && memmem::find(input, b"\r\n").is_none()
 }
 
 /// Where a line begins in this frame whose text may break.

@@ -191,17 +191,23 @@ impl ParkedRequests {
         all.filter(|parked| parked.question.is_some()).for_each(|parked| parked.due = now);
     }
 
-    /// Gives an answer to the question that takes it.
+    /// Gives an answer to the question that takes it, of the client with this index, or of one that nobody knows any more.
     pub(crate) fn answer_question(
         &mut self,
         now: Time,
+        index: u32,
         mut takes: impl FnMut(&mut Question) -> bool,
     ) {
-        for parked in self.queues.values_mut().flatten() {
-            if let Some(question) = &mut parked.question
-                && takes(question)
-            {
-                parked.due = now;
+        let of_client = Some(ClientId::new(index, 0))..=Some(ClientId::new(index, u32::MAX));
+        let unknown = self.queues.contains_key(&None).then_some(None..=None);
+        for range in [Some(of_client), unknown].into_iter().flatten() {
+            for parked in self.queues.range_mut(range).flat_map(|(_, queue)| queue) {
+                if let Some(question) = &mut parked.question
+                    && takes(question)
+                {
+                    parked.due = now;
+                    return;
+                }
             }
         }
     }

@@ -410,8 +410,8 @@ impl Engine {
             {
                 (again, None, later_ms)
             }
-            // Later the slot may be on its way elsewhere, or back.
-            (Redirect::Ask(..), Some(node), _) if at_once_ms == 0 => {
+            // An ASK is followed at once. Where servers disagree, each other one has the owner asked again, later.
+            (Redirect::Ask(..), Some(node), _) if at_once_ms == 0 || run.tries % 2 == 0 => {
                 (Target::Asking(node, now), None, 0)
             }
             // A copy that cannot answer: its primary can.

@@ -264,7 +264,7 @@ impl Engine {
         }
     }
 
-    /// The same where some requests on this connection are shared, or its servers have other names for keys.
+    /// As [`Self::next_replies`], where some requests on this connection are shared, or its servers have other names for keys.
     #[cold]
     pub(crate) fn next_beside_sharers(
         &mut self,
@@ -280,7 +280,7 @@ impl Engine {
         self.next_whole_or_part(now, id, run, watch, input)
     }
 
-    /// The same in clients' names. The front request may be shared.
+    /// As [`Self::next_replies`], with names as clients say them. The front request may be shared.
     #[cold]
     pub(crate) fn next_whole_or_part(
         &mut self,

@@ -80,8 +80,19 @@ enum Kind {
     /// Whether the server has the script. The number of the question, and its answer.
     Script(u64, Option<bool>),
     /// Whether the server redirects `EXISTS` with the keys of the script, as it does what it refuses to run: it decides by the keys alone (`getNodeByQuery` in
-    /// Redis' cluster.c). The number of the question, and the reply to that.
-    Keys(u64, Option<Vec<u8>>),
+    /// Redis' cluster.c). The number of the question, and its answer.
+    Keys(u64, Option<OfKeys>),
+}
+
+/// The answer of a server that is asked for the keys of a script.
+#[derive(Debug)]
+enum OfKeys {
+    /// It serves them.
+    Served,
+    /// Another error, which does not tell.
+    Refused,
+    /// It does not serve them.
+    Redirected(Redirect),
 }
 
 /// Where a server sends the keys of a script.
@@ -175,8 +186,7 @@ impl Engine {
 
     /// Asks the server, over the connection on which it was asked to run a script, for the keys of that script. Returns the number of the question.
     fn ask_of_keys(&mut self, now: Time, id: UpstreamId, run: &Run, request: &[u8]) -> u64 {
-        let number = self.next_question;
-        self.next_question += 1;
+        let number = self.number_of_question(run);
         let args: Vec<&[u8]> = Args::new(request).collect();
         let keys = keys_of(&args, self.learned.as_ref());
         let mut words = alloc::vec![&b"EXISTS"[..]];
@@ -218,8 +228,8 @@ impl Engine {
         if matches!(upstream.role, Role::Leased(_)) || !upstream.is_ready() {
             return Verdict::Data;
         }
-        let (asked, number) = (upstream.key.node, self.next_question);
-        self.next_question += 1;
+        let asked = upstream.key.node;
+        let number = self.number_of_question(run);
         let text = hex(&digest);
         self.say_own(now, id, OwnCommand::Question(number), &[b"SCRIPT", b"EXISTS", &text]);
         Verdict::Open(Box::new(Question {
@@ -247,17 +257,35 @@ impl Engine {
             // Whatever was loaded there is gone.
             upstream.scripts.clear();
         }
-        self.parked.answer_question(now, |question| match &mut question.kind {
+        let mut of_keys = Some(self.answer_of_keys(id, reply));
+        self.parked.answer_question(now, number as u32, |question| match &mut question.kind {
             Kind::Script(own, answer) if *own == number => {
                 *answer = Some(absent);
                 true
             }
             Kind::Keys(own, answer) if *own == number => {
-                *answer = Some(reply.to_vec());
+                *answer = of_keys.take();
                 true
             }
             _ => false,
         });
+    }
+
+    /// The number of the next question about this request: a count, and below it the index of the client, by which what is parked is found again.
+    fn number_of_question(&mut self, run: &Run) -> u64 {
+        self.next_question += 1;
+        let client = self.client_of(run.owner).map_or(u32::MAX, |client| client.index);
+        self.next_question << 32 | u64::from(client)
+    }
+
+    /// Reads the reply to `EXISTS`.
+    fn answer_of_keys(&self, id: UpstreamId, reply: &[u8]) -> OfKeys {
+        let asked = self.upstreams.get(id).map(|upstream| self.host_of(upstream.key.node));
+        match classify(reply, &asked.unwrap_or_default()) {
+            Redirect::Later if reply.starts_with(b"-") => OfKeys::Refused,
+            Redirect::Later => OfKeys::Served,
+            redirect => OfKeys::Redirected(redirect),
+        }
     }
 
     /// Known nodes are asked what a question is about, as often as tables may be asked for.
@@ -282,8 +310,10 @@ impl Engine {
                     parked.question = Some(question);
                     return Resolved::Open;
                 }
-                (Some(answer), Some(place)) => {
-                    match self.redirect_of_keys(now, place, &question, &answer) {
+                // By the table, as where it names no node.
+                (Some(OfKeys::Refused), Some(_)) => question.kind = Kind::Owner,
+                (Some(OfKeys::Redirected(redirect)), Some(place)) => {
+                    match self.redirect_of_keys(now, place, redirect) {
                         Redirected::To(target, named) => {
                             (parked.target, parked.named) = (target, named);
                             return Resolved::GoesOn;
@@ -333,15 +363,8 @@ impl Engine {
         Resolved::Open
     }
 
-    /// What the server said to `EXISTS` with the keys of a script, which is its own word.
-    fn redirect_of_keys(
-        &mut self,
-        now: Time,
-        place: Place,
-        question: &Question,
-        answer: &[u8],
-    ) -> Redirected {
-        let redirect = classify(answer, &self.host_of(question.asked));
+    /// Where a server's redirect of `EXISTS` with the keys of a script leads.
+    fn redirect_of_keys(&mut self, now: Time, place: Place, redirect: Redirect) -> Redirected {
         if redirect.slot() != Some(place.slot) {
             return Redirected::Not;
         }

@@ -28,13 +28,13 @@ use resp::{ReplyScanner, Scan, number};
 /// The change that one reply needs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Awaited {
-    /// None.
+    /// The reply stays as it is.
     Plain,
-    /// Names in it get their prefix.
+    /// Names in the reply get their prefix.
     Names(Names),
-    /// This takes its place, whatever it is.
+    /// This reply takes its place.
     Instead(Vec<u8>),
-    /// If it is no error, requests are queued from here on.
+    /// If the reply is no error, requests are queued from here on.
     Multi,
     /// All that was queued is answered in it.
     Exec,
@@ -63,11 +63,11 @@ pub(super) struct Replies {
     drops: bool,
 }
 
-/// What a whole reply tells of the transaction.
+/// The change of the transaction that a whole reply tells of.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
     Nothing,
-    /// It begins.
+    /// The transaction begins.
     Begun,
     /// One more request is queued, and its answer may have names.
     Queued(Option<Names>),
@@ -76,7 +76,7 @@ enum Told {
 const QUEUED: &[u8] = b"+QUEUED\r\n";
 
 impl Replies {
-    /// This is to become of the reply to the request that is sent next.
+    /// The reply to the request that is sent next needs this change.
     pub(super) fn push(&mut self, awaited: Awaited) {
         self.awaited.push_back(awaited);
     }
@@ -137,7 +137,7 @@ impl Replies {
         }
     }
 
-    /// What stands for the front reply, which was larger than may be kept.
+    /// The reply that takes the place of the front one, which was larger than may be kept.
     fn instead_of_large(&self) -> Vec<u8> {
         match self.awaited.front() {
             Some(Awaited::Instead(reply)) => reply.clone(),
@@ -227,6 +227,8 @@ impl Engine {
                 Err(String::from("sent too long a reply to a command of the proxy"))
             }
             Owner::Own(_) => Ok((0, false)),
+            // Others wait for it, too.
+            _ if !upstream.inflight.front_sharers().is_empty() => Ok((0, false)),
             Owner::Client { .. } | Owner::Part { .. } => {
                 let client = self.client_of(run.owner);
                 Ok((self.bound_whole(now, id, client, waiting), false))
@@ -252,7 +254,7 @@ impl Engine {
                 upstream.forwarded = 0;
                 let Some(edge) = &upstream.edge else { return Ok((consumed, true)) };
                 let reply = edge.replies.instead_of_large();
-                if !self.hand_instead(now, id, run, &reply) {
+                if self.next_whole_or_part(now, id, run, false, &reply)?.0 == 0 {
                     self.end_endless(id, run);
                 }
                 Ok((consumed, true))

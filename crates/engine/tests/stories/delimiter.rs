@@ -506,6 +506,46 @@ fn no_pipeline_of_texts_makes_up_a_reply_where_echo_is_refused() {
     }
 }
 
+// What stands before the answer to the second word is counted to its end: one line too many shifts all replies.
+#[test]
+fn one_line_too_many_ends_the_connection_where_echo_is_refused() {
+    for text in ["-ERR x\r\n-y\r\n", "-ERR x\r\n-NOPERM no echo\r\n", "+x\r\n-y\r\n-z\r\n"] {
+        for last in ["$6\r\nsecret\r\n", "-WRONGTYPE Operation\r\n", ""] {
+            let mut story = Story::new();
+            story.client("w").says("GET w");
+            story.conn(1).gets("GET w").answers("nil");
+            story.client("a").says("EVAL return 0");
+            if !last.is_empty() {
+                story.client("b").says("GET k");
+            }
+            assert_eq!(story.conn(1).takes_requests(), if last.is_empty() { 1 } else { 2 });
+            story.conn(1).takes_delimiter();
+            story.conn(1).sends(format!("{text}-NOPERM no echo\r\n{last}").as_bytes());
+            let second = story.conn(1).takes_one().expect("a second word");
+            story.client("c").says("GET c");
+            story.conn(1).gets("GET c");
+            let answer = format!("-ERR unknown command '{second}', with args\r\n$1\r\nc\r\n");
+            story.conn(1).sends(answer.as_bytes()).is_closed();
+            for client in ["b", "c"] {
+                let got = story.client(client).takes_text();
+                assert!(got.is_empty() || got.starts_with("-ERR respool"), "{text:?}: {got:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_text_of_which_the_begin_was_dropped_ends_the_connection_where_echo_is_refused() {
+    let mut story = Story::new();
+    ask(&mut story, "EVAL return 0");
+    story.client("a").dies();
+    story.conn(1).sends(format!("-{}", "x".repeat(200_000)).as_bytes());
+    story.conn(1).sends(b"\r\n:1\r\n-y\r\n$27\r\n-NOPERM no echo\r\n$6\r\nsecret\r\n");
+    let second = story.conn(1).takes_one().expect("a second word");
+    story.conn(1).sends(format!("-ERR unknown command '{second}'\r\n").as_bytes()).is_closed();
+    assert!(!story.client("b").takes_text().contains("NOPERM"));
+}
+
 // The servers' last reply before the refusal goes out in parts.
 #[test]
 fn a_large_reply_before_a_refused_echo_ends_where_it_ends() {

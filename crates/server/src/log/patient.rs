@@ -11,11 +11,13 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
 
 use engine::losses::Loss;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::losses::Losses;
 
@@ -28,38 +30,79 @@ const PIPE_BYTES: usize = 4_096;
 /// The writer; clones write to the same file.
 #[derive(Clone)]
 pub(super) struct Patient {
-    file: Arc<File>,
-    /// Its reader hung when the last line was to be written.
+    /// One thread at a time: two that find the same room would fill it and wait.
+    file: Arc<Mutex<Target>>,
+    /// The reader hung when the last line was to be written.
     hangs: Arc<AtomicBool>,
     losses: Losses,
 }
 
-impl Patient {
-    pub(super) fn to(file: File, losses: Losses) -> Self {
-        Self { file: Arc::new(file), hangs: Arc::default(), losses }
-    }
+struct Target {
+    file: File,
+    /// The last line has no end.
+    is_cut: bool,
+}
 
-    /// Whether there is room, or is in time.
-    fn has_room(&self) -> bool {
-        let wait_ms = if self.hangs.load(Ordering::Relaxed) { 0 } else { WAIT_MS };
+impl Target {
+    /// Whether there is room within so many milliseconds.
+    fn has_room(&self, wait_ms: i64) -> bool {
         let timeout = Timespec { tv_sec: 0, tv_nsec: wait_ms * 1_000_000 };
         let mut fds = [PollFd::from_borrowed_fd(self.file.as_fd(), PollFlags::OUT)];
-        // What cannot be asked is written to: it says itself what is wrong.
-        let has_room = poll(&mut fds, Some(&timeout)) != Ok(0);
-        self.hangs.store(!has_room, Ordering::Relaxed);
-        has_room
+        match poll(&mut fds, Some(&timeout)) {
+            // A signal came: there may be room, and nobody knows.
+            Ok(0) | Err(Errno::INTR) => false,
+            // A file that cannot be asked says what is wrong when it is written to.
+            Ok(_) | Err(_) => true,
+        }
+    }
+
+    /// Writes a line; `false`: a part of it found no room.
+    fn write(&mut self, line: &[u8], wait_ms: i64) -> io::Result<bool> {
+        if self.is_cut && self.has_room(wait_ms) {
+            self.file.write_all(b"\n")?;
+            self.is_cut = false;
+        }
+        for (at, part) in line.chunks(PIPE_BYTES).enumerate() {
+            if !self.has_room(wait_ms) {
+                self.is_cut |= at > 0;
+                return Ok(false);
+            }
+            self.file.write_all(part)?;
+        }
+        Ok(true)
+    }
+}
+
+impl Patient {
+    pub(super) fn to(file: File, losses: Losses) -> Self {
+        let file = Arc::new(Mutex::new(Target { file, is_cut: false }));
+        Self { file, hangs: Arc::default(), losses }
+    }
+
+    /// The file, unless another thread has it for so many milliseconds.
+    fn lock(&self, wait_ms: i64) -> Option<MutexGuard<'_, Target>> {
+        for _ in 0..=wait_ms {
+            match self.file.try_lock() {
+                Ok(file) => return Some(file),
+                Err(TryLockError::Poisoned(file)) => return Some(file.into_inner()),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        None
     }
 }
 
 impl Write for Patient {
     /// Takes one whole line.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        for part in line.chunks(PIPE_BYTES) {
-            if !self.has_room() {
-                self.losses.add(Loss::LogWrite, 1);
-                break;
-            }
-            (&*self.file).write_all(part)?;
+        let wait_ms = if self.hangs.load(Ordering::Relaxed) { 0 } else { WAIT_MS };
+        let is_written = match self.lock(wait_ms) {
+            Some(mut file) => file.write(line, wait_ms)?,
+            None => false,
+        };
+        self.hangs.store(!is_written, Ordering::Relaxed);
+        if !is_written {
+            self.losses.add(Loss::LogWrite, 1);
         }
         Ok(line.len())
     }
@@ -73,7 +116,7 @@ impl Write for Patient {
 mod tests {
     use super::*;
     use std::io::Read;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     #[test]
     fn a_reader_that_hangs_holds_up_nobody_and_gets_whole_lines_again_later() {
@@ -94,7 +137,21 @@ mod tests {
         log.write_all(b"again\n").expect("no error");
         assert_eq!(losses.get(Loss::LogWrite), before);
         let count = reader.read(&mut read).expect("the rest");
-        assert!(read[..count].ends_with(b"again\n"));
+        assert!(read[..count].ends_with(b"x\nagain\n"), "a line that was cut has an end");
+    }
+
+    #[test]
+    fn many_threads_find_one_room_and_none_waits_for_the_reader() {
+        let (_reader, writer) = io::pipe().expect("a pipe");
+        let losses = Losses::default();
+        let log = Patient::to(File::from(std::os::fd::OwnedFd::from(writer)), losses.clone());
+        let lines = |mut log: Patient| (0..200).for_each(|_| drop(log.write(&[b'x'; 3_000])));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| lines(log.clone()));
+            }
+        });
+        assert!(losses.get(Loss::LogWrite) > 1_000);
     }
 
     #[test]

@@ -176,6 +176,28 @@ fn behind_asking_a_script_is_believed_as_little_as_before() {
     }
 }
 
+// A user of the servers may run scripts and not say EXISTS: then the table tells, as where an error names no node.
+#[test]
+fn a_server_that_refuses_exists_says_nothing_of_the_script() {
+    for moves in [false, true] {
+        let mut story = quiet();
+        if moves {
+            story.cluster_is("0-5460 n2, 5461-10922 n2, 10923-16383 n3");
+        }
+        story.client("a").says("EVAL x 1 a4");
+        story.node("n1").gets("EVAL x 1 a4").moved("a4", "n2");
+        story.node("n1").gets("EXISTS a4").answers("-NOPERM no exists");
+        story.after_ms(600);
+        if moves {
+            story.node("n2").gets("EVAL x 1 a4").answers(":1");
+            story.client("a").gets(":1");
+        } else {
+            story.node("n2").gets_nothing();
+            story.after_ms(1_000).client("a").gets(&*moved("a4", "n2"));
+        }
+    }
+}
+
 #[test]
 fn two_servers_that_name_each_other_have_a_script_a_few_times() {
     let mut story = Story::warm_cluster();

@@ -233,3 +233,25 @@ fn while_slots_move_nothing_is_sent_behind_a_request_with_several_keys() {
     story.after_ms(1_100).client("a").says(["MSET {a4}x 1 {a4}y 1", "SET {a4}x 2"]);
     story.node("n1").gets(["MSET {a4}x 1 {a4}y 1", "SET {a4}x 2"]);
 }
+
+// Three answers that say "not now" are no reason to follow no ASK any more.
+#[test]
+fn an_ask_that_comes_late_is_followed_as_long_as_the_slot_is_on_its_way() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("MGET {a4}1 {a4}2");
+    for _ in 0..5 {
+        let asked = story.node("n1").takes_one();
+        assert_eq!(asked.as_deref(), Some("MGET {a4}1 {a4}2"));
+        story.node("n1").answers("-TRYAGAIN Multiple keys request during rehashing of slot");
+        story.after_ms(40);
+    }
+    for _ in 0..2 {
+        if let Some(asked) = story.node("n1").takes_one() {
+            assert_eq!(asked, "MGET {a4}1 {a4}2");
+            story.node("n1").ask("a4", "n2");
+            story.after_ms(200);
+        }
+    }
+    story.node("n2").gets(["ASKING", "MGET {a4}1 {a4}2"]).answers(["+OK", "*2\r\n:1\r\n:2\r\n"]);
+    story.client("a").gets("*2\r\n:1\r\n:2\r\n");
+}
