@@ -411,7 +411,9 @@ impl Engine {
                 (again, None, later_ms)
             }
             // An ASK is followed at once. Where servers disagree, each other one has the owner asked again, later.
-            (Redirect::Ask(..), Some(node), _) if at_once_ms == 0 || run.tries % 2 == 0 => {
+            (Redirect::Ask(..), Some(node), _)
+                if at_once_ms == 0 || run.tries.is_multiple_of(2) =>
+            {
                 (Target::Asking(node, now), None, 0)
             }
             // A copy that cannot answer: its primary can.
