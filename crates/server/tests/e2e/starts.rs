@@ -109,12 +109,14 @@ fn signals_that_ask_for_nothing_end_nothing() {
         return;
     }
     for signal in [Signal::USR1, Signal::USR2] {
+        // In the middle of the start, when nothing is logged yet, and later.
         let mut held = Held::start();
         held.process.signal(signal);
         fs::write(&held.go, "").expect("the file");
         let log = || held.process.log();
-        wait::until_true("the line", SOON, || log().contains("SIGUSR1 and SIGUSR2 do nothing"));
         wait::until_true("the listener", SOON, || log().contains(" listens "));
+        held.process.signal(signal);
+        wait::until_true("the line", SOON, || log().contains("SIGUSR1 and SIGUSR2 do nothing"));
         held.process.signal(Signal::TERM);
         assert!(held.process.wait_exit(SOON).is_some_and(|status| status.success()), "{signal:?}");
     }
