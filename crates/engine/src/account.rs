@@ -100,7 +100,7 @@ pub(crate) struct Account {
     is_bounding: bool,
     /// The most that was held since the allocator was last asked to give back what is free.
     peak: usize,
-    /// What was held when free memory was last given back.
+    /// Bytes that were held when free memory was last given back.
     given_back: usize,
     /// Much became free.
     has_freed: bool,

@@ -325,7 +325,7 @@ impl Engine {
         if let Some(second) = open.second {
             if let Some(at) = memmem::find(input, &text_of(second)) {
                 if open.is_dropped {
-                    // What is left begins in the middle of a text.
+                    // The bytes that are left begin in the middle of a text.
                     return Err(String::from(NO_END));
                 }
                 self.count_up_to(id, second, &input[..at], open.is_streamed)?;
@@ -397,7 +397,7 @@ impl Engine {
         true
     }
 
-    /// What the client of this request got is no whole reply: it can only be closed.
+    /// The client of this request got no whole reply, so it can only be closed.
     fn evict_asker(&mut self, run: &Run) {
         if let Some(client) = self.client_of(run.owner) {
             self.evict(client, "the server's reply to its script was not valid RESP");
@@ -460,7 +460,7 @@ enum Due {
     Plain,
     /// Its text may be a client's.
     Text,
-    /// It is the echo of this word, or an error.
+    /// The reply is the echo of this word, or an error.
     Delimiter(u64),
 }
 
@@ -485,11 +485,11 @@ fn are_due(mut input: &[u8], due: impl Iterator<Item = Due>, mut holds_text: boo
         }
         holds_text |= matches!(due, Due::Text) && text_at.is_some();
     }
-    // And nothing behind them: one more line would be a text's, and the second word's answer somebody else's reply.
+    // One more line would be a text's, and the second word's answer somebody else's reply.
     input.starts_with(b"-") && memmem::find(input, b"\r\n").is_none()
 }
 
-/// Where a line begins in this frame whose text may break.
+/// The place of the first line in this frame whose text may break.
 fn text_in(frame: &[u8]) -> Option<usize> {
     let begins_line = |at: &usize| matches!(frame.get(*at), Some(b'-' | b'+'));
     let mut lines = memmem::find_iter(frame, b"\r\n").map(|at| at + 2);
@@ -509,7 +509,7 @@ fn are_telling_pushes(mut bytes: &[u8]) -> bool {
     bytes.is_empty()
 }
 
-/// Of a reply that is given on as it comes nothing goes out that may be of the delimiter.
+/// Gives on a reply as it comes, without bytes that may be of the delimiter.
 fn given_on(input: &[u8], frame: &[u8]) -> Delimited {
     if let Some(at) = memmem::find(input, frame) {
         return Delimited::Rest(at);

@@ -24,7 +24,7 @@ use alloc::collections::VecDeque;
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct FanTurn {
-    /// What the copies of this turn have cost.
+    /// Cost of the copies of this turn.
     cost: usize,
     /// Connections whose rest waits for the next turn.
     late: VecDeque<UpstreamId>,
@@ -60,7 +60,7 @@ impl FanTurn {
 }
 
 impl Engine {
-    /// What is left of this connection's input waits for the next turn.
+    /// The rest of this connection's input waits for the next turn.
     #[cold]
     pub(crate) fn fan_out_later(&mut self, id: UpstreamId) {
         if !self.grants.fan.has(id) {
@@ -74,7 +74,7 @@ impl Engine {
         self.grants.fan.cost = 0;
         for id in &self.grants.fan.late {
             if let Some(upstream) = self.upstreams.get_mut(*id) {
-                // What answers us may wait unread: the server is not late.
+                // Answers to respool may wait unread: the server is not late.
                 upstream.progress_at = now;
             }
         }

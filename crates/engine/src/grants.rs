@@ -51,7 +51,7 @@ pub(crate) struct Grants {
     pub(crate) large_replies: LargeReplies,
     /// What requests that are not plain have cost in this turn.
     pub(crate) slow: SlowTurn,
-    /// What messages and invalidations have cost in this turn.
+    /// Cost of messages and invalidations in this turn.
     pub(crate) fan: FanTurn,
     /// Questions to all workers that are not given on yet.
     pub(crate) questions: Questions,

@@ -59,16 +59,16 @@ pub const SLOW_TURN_ARGS: usize = 4;
 /// From so many arguments on a request has many of them.
 pub const SLOW_TURN_LARGE_ARGS: usize = 64;
 
-/// What copies of messages and invalidations for clients may cost in one turn, in bytes; those behind go out in the next one. Some 20 ms.
+/// Bound on the cost of copies of messages and invalidations in one turn, in bytes; those behind go out in the next one. Some 20 ms.
 pub const FAN_TURN_COST: usize = 32 << 20;
 
-/// What a copy costs beside its bytes.
+/// Cost of a copy beside its bytes.
 pub const FAN_COPY_COST: usize = 64;
 
 /// A key that is looked at when a server tells that all keys changed costs as much as a copy of so many bytes.
 pub const FAN_KEY_COST: usize = 256;
 
-/// What the first copy of a turn costs beside that, as it takes a send.
+/// Cost of a client's first copy in a turn beside that, as it takes a send.
 pub const FAN_SEND_COST: usize = 2 << 10;
 
 /// Bytes of replies that get other names or values (`policies.namespace`, `policies.values`) in one turn; those behind are changed in the next one.
@@ -275,7 +275,7 @@ pub const RETRY_FIRST_MS: u64 = 5;
 /// Bytes of a host that a server names: the longest host name (RFC 1035, 2.3.4). Longer ones are none.
 pub const HOST_BYTES_MAX: usize = 255;
 
-/// So long an `ASK` is followed, in microseconds. Then the owner of the slot is asked again: the slot may be on its way elsewhere, or back.
+/// An `ASK` is followed for so long, in microseconds. Then respool asks the owner of the slot again: the slot may be on its way elsewhere, or back.
 pub const ASK_HOLDS_US: u64 = 100_000;
 
 /// So long a reply that may be a redirect or a script's data waits for the answer of a known node. Then it counts as data.

@@ -410,7 +410,7 @@ impl Engine {
             {
                 (again, None, later_ms)
             }
-            // An ASK is followed at once. Where servers disagree, each other one has the owner asked again, later.
+            // respool follows an ASK at once. Where servers disagree, every second ASK has the owner asked again, later.
             (Redirect::Ask(..), Some(node), _)
                 if at_once_ms == 0 || run.tries.is_multiple_of(2) =>
             {

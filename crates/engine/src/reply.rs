@@ -557,7 +557,7 @@ impl Engine {
         pos
     }
 
-    /// What waits in the tail can be looked at: a buffer is back, or a turn begins.
+    /// Bytes that wait in the tail can be looked at: a buffer is back, or a turn begins.
     pub(crate) fn input_again(&mut self, now: Time, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let tail = core::mem::take(&mut upstream.tail);

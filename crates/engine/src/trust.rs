@@ -87,21 +87,21 @@ enum Kind {
 /// The answer of a server that is asked for the keys of a script.
 #[derive(Debug)]
 enum OfKeys {
-    /// It serves them.
+    /// The server serves the keys.
     Served,
-    /// Another error, which does not tell.
+    /// The server gives another error, which does not tell.
     Refused,
-    /// It does not serve them.
+    /// The server says who serves the keys.
     Redirected(Redirect),
 }
 
-/// Where a server sends the keys of a script.
+/// The target of a request whose keys a server does not serve.
 enum Redirected {
-    /// Nowhere.
+    /// The server serves the keys itself.
     Not,
-    /// To this node, or to the owner that it named.
+    /// The request goes to this node, or to the owner that the server named.
     To(Target, Option<NodeId>),
-    /// To a node that no table names: this is to be known first.
+    /// The server names a node that no table names: this is to be known first.
     ToStranger(Kind),
 }
 
@@ -310,7 +310,7 @@ impl Engine {
                     parked.question = Some(question);
                     return Resolved::Open;
                 }
-                // By the table, as where it names no node.
+                // The table decides, as where an error names no node.
                 (Some(OfKeys::Refused), Some(_)) => question.kind = Kind::Owner,
                 (Some(OfKeys::Redirected(redirect)), Some(place)) => {
                     match self.redirect_of_keys(now, place, redirect) {
@@ -363,7 +363,7 @@ impl Engine {
         Resolved::Open
     }
 
-    /// Where a server's redirect of `EXISTS` with the keys of a script leads.
+    /// The target to which a server's redirect of `EXISTS` with the keys of a script leads.
     fn redirect_of_keys(&mut self, now: Time, place: Place, redirect: Redirect) -> Redirected {
         if redirect.slot() != Some(place.slot) {
             return Redirected::Not;

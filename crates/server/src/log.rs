@@ -128,7 +128,7 @@ impl Logging {
 fn writer(log: &Log, losses: &Losses) -> Result<(Writer, Lossy), String> {
     let losses = losses.clone();
     let (file, colours) = match &log.file {
-        // Not by its lock, which whoever waits for room would hold.
+        // The lock of standard error is not taken: a thread that waits for room would hold it.
         None => {
             let file = io::stderr().as_fd().try_clone_to_owned().map(File::from);
             let file = file.map_err(|error| format!("cannot log to standard error: {error}"))?;

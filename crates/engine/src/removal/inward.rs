@@ -197,7 +197,7 @@ impl Removal {
         learned: Option<&Learned>,
     ) -> Result<Reworded<'a>, String> {
         let Some(row) = command::lookup(args[0]).map(|id| row_of(id, args)) else {
-            // What no server knows either gets the server's error, and so does a second word of respool's.
+            // A command that no server knows gets the server's error, and so does a second word of respool's.
             let is_word = args.len() == 1 && word_of(args[0]).is_some();
             let is_known = !is_word && learned.is_none_or(|known| known.lookup(args[0]).is_some());
             let name = || String::from_utf8_lossy(args[0]).to_ascii_lowercase();

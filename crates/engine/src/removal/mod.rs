@@ -111,7 +111,7 @@ pub(crate) struct Edge {
     replies: Replies,
     /// The engine's words of what the driver has.
     in_flight: Option<Vec<u8>>,
-    /// For the next buffer of the driver.
+    /// The memory of the next buffer of the driver.
     spare: Vec<u8>,
 }
 

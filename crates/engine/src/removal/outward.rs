@@ -55,7 +55,7 @@ struct Queued {
 /// The replies to what was sent over one connection.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
-    /// Oldest first.
+    /// The changes, the oldest first.
     pub(super) awaited: VecDeque<Awaited>,
     /// Between MULTI and EXEC.
     queued: Option<Queued>,
@@ -174,7 +174,7 @@ impl Engine {
         watch: bool,
         input: &[u8],
     ) -> Result<(usize, bool), Fault> {
-        // One by one: each reply has a change of its own.
+        // Each reply has a change of its own.
         let run = &Run { count: run.count.min(1), ..*run };
         let Some(upstream) = self.upstreams.get_mut(id) else { return Ok((input.len(), false)) };
         let Some(edge) = &upstream.edge else { return Ok((0, false)) };
@@ -390,7 +390,7 @@ mod tests {
         let stream = [b"+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*-1\r\n", HEAD].concat();
         let (shown, _) = given(awaited(), &stream);
         assert!(shown.ends_with(&alloc::format!("*-1\r\n{FULL_HEAD}")), "{shown}");
-        // Behind it nothing is queued.
+        // Nothing is queued behind DISCARD.
         let mut all = alloc::vec![Awaited::Multi, names(Shape::Head), Awaited::Discard];
         all.extend([Awaited::Exec, names(Shape::Head)]);
         let stream = [b"+OK\r\n+QUEUED\r\n+OK\r\n*0\r\n", HEAD].concat();

@@ -563,7 +563,7 @@ impl Engine {
     pub(crate) fn drop_caches(&mut self, from: UpstreamKey) {
         let hears = |id: &ClientId| self.hears(*id, from);
         let clients: Vec<ClientId> = self.caches.clients.iter().copied().filter(hears).collect();
-        // Of each what may still come to it, and stays. A server tells of thousands of changes in a row, and between two of them little comes to it.
+        // Keys whose replies may still come to a client stay. A server tells of thousands of changes in a row, and few replies come between two of them.
         let mut on_the_way: BTreeMap<ClientId, BTreeSet<Name>> = BTreeMap::new();
         for id in &clients {
             let Some(client) = self.clients.get_mut(*id) else { continue };

@@ -463,7 +463,7 @@ impl Upstream {
         (since != Time(u64::MAX)).then(|| since.plus_ms(timeouts.request_ms))
     }
 
-    /// So many replies to the front requests are here.
+    /// The server answered so many of the front requests.
     #[inline(always)]
     pub(crate) fn answered(&mut self, count: u32) {
         self.inflight.answered(count);

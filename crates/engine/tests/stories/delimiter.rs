@@ -362,7 +362,7 @@ fn a_text_that_looks_like_a_push_takes_nothing_of_the_next_reply() {
                     heard_of_k.replace(ALL, ""),
                     "$30\r\nsecretsecretsecretsecret123456\r\n"
                 );
-                // What the server told may stand in the text.
+                // Keys of which the server told may stand in the text.
                 assert_eq!(heard.contains(ALL), tracked, "{cut}");
             }
         }
@@ -506,7 +506,7 @@ fn no_pipeline_of_texts_makes_up_a_reply_where_echo_is_refused() {
     }
 }
 
-// What stands before the answer to the second word is counted to its end: one line too many shifts all replies.
+// All lines before the answer to the second word are counted: one line too many shifts all replies.
 #[test]
 fn one_line_too_many_ends_the_connection_where_echo_is_refused() {
     for text in ["-ERR x\r\n-y\r\n", "-ERR x\r\n-NOPERM no echo\r\n", "+x\r\n-y\r\n-z\r\n"] {

@@ -199,14 +199,20 @@ fn keys_are_listed_as_clients_know_them_and_only_those_that_fit() {
     story.client("a").gets(":6");
 }
 
-#[test]
-fn who_caches_is_told_the_clients_names() {
+/// Client `a` has `o:1` of n1 in its cache.
+fn with_a_cached_key() -> Story {
     let mut story = single();
     caches(&mut story, "a", "");
     story.client("a").says("GET o:1");
     story.node("n1").gets("CLIENT TRACKING ON").answers("+OK");
     story.node("n1").gets("GET 1").answers("\"v\"");
     story.client("a").gets("\"v\"");
+    story
+}
+
+#[test]
+fn who_caches_is_told_the_clients_names() {
+    let mut story = with_a_cached_key();
     story.node("n1").answers(&*changed("1"));
     story.client("a").gets(&*changed("o:1"));
     story.client("a").says("GET o:1");
@@ -279,12 +285,7 @@ fn where_echo_is_refused_names_get_their_prefix_too() {
 
 #[test]
 fn what_changed_between_a_reply_and_its_delimiter_is_told_in_clients_names() {
-    let mut story = single();
-    caches(&mut story, "a", "");
-    story.client("a").says("GET o:1");
-    story.node("n1").gets("CLIENT TRACKING ON").answers("+OK");
-    story.node("n1").gets("GET 1").answers("\"v\"");
-    story.client("a").gets("\"v\"");
+    let mut story = with_a_cached_key();
     story.client("a").says("EVAL ret 1 o:1");
     assert_eq!(story.node("n1").takes_requests(), 1);
     let word = story.node("n1").takes_delimiter();
@@ -398,7 +399,7 @@ fn a_reply_that_is_too_large_becomes_an_error_and_one_without_names_streams() {
     story.node("n1").sends(value.as_bytes());
     let got = story.client("a").takes_text();
     assert!(got.starts_with("-ERR respool: the reply is too large for its keys"), "{got:.100}");
-    // What comes of it is dropped, and the next reply has its names.
+    // The rest of the large reply is dropped, and the next reply has its names.
     story.node("n1").gets("GET 1").answers("nil");
     story.client("a").says("GET o:1").takes_text();
     story.client("b").says(["LMPOP 1 o:l LEFT", "LMPOP 1 o:l LEFT"]);

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 
 use crate::losses::Losses;
 
-/// So long the first line waits for a pipe that is full, in milliseconds.
+/// The first line waits for a full pipe for so long, in milliseconds.
 const WAIT_MS: i64 = 100;
 
 /// A pipe that has room has room for so many bytes (`PIPE_BUF` of Linux, pipe(7)).
@@ -30,7 +30,7 @@ const PIPE_BYTES: usize = 4_096;
 /// The writer; clones write to the same file.
 #[derive(Clone)]
 pub(super) struct Patient {
-    /// One thread at a time: two that find the same room would fill it and wait.
+    /// One thread writes at a time: two that find the same room would fill it and wait.
     file: Arc<Mutex<Target>>,
     /// The reader hung when the last line was to be written.
     hangs: Arc<AtomicBool>,

@@ -33,10 +33,10 @@ pub(super) const LOGINS_MAX: usize = 128;
 /// Of those in use a user may have so many at most: its fair share of all while nobody else has any.
 const LOGINS_OF_USER_MAX: usize = LOGINS_MAX - LOGINS_MAX / shares::RESERVE_PART;
 
-/// The last of all are for tenants that have none.
+/// The last logins of all are for tenants that have none.
 const LOGINS_OF_NEW_TENANTS: usize = 4;
 
-/// Those before them are for addresses that have none, too.
+/// The logins before them are for addresses that have none, too.
 const LOGINS_OF_NEW_ADDRESSES: usize = 4;
 
 /// A login that nobody uses is kept for so long.
@@ -64,7 +64,7 @@ struct Shares {
     by_tenant: shares::Held,
     by_address: shares::Held,
     by_user: shares::Held,
-    /// Of each user, by address.
+    /// The logins of each user, by address.
     of_users: BTreeMap<Group, shares::Held>,
 }
 
