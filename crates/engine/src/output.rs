@@ -27,7 +27,7 @@ use alloc::vec::Vec;
 /// A buffer with more than this is queued as a chunk and another one is filled.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Takes a buffer if this one has hardly any room left: small pieces do not make it double once more, which of thousands of slow peers would be most of the memory.
+/// A buffer with more than this has hardly any room left, and another one is filled: small pieces do not make it double once more, which of thousands of slow peers would be most of the memory.
 const FULL_BYTES: usize = POOLED_BUFFER_BYTES - ROOM_BYTES;
 
 /// See [`FULL_BYTES`].
