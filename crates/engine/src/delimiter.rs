@@ -241,11 +241,14 @@ impl Engine {
                 (bytes, true)
             }
             Delimited::Instead(bytes, reply) => match self.hand_instead(now, id, run, &reply) {
-                true => (bytes, true),
+                true => {
+                    self.scripts.delimiters.open.remove(&id);
+                    (bytes, true)
+                }
                 false => (0, false),
             },
             Delimited::Rest(0) => {
-                self.end_endless(id, run);
+                self.end_endless(now, id, run);
                 (0, true)
             }
             Delimited::Rest(bytes) => {
@@ -259,7 +262,7 @@ impl Engine {
                     return Ok((used, false));
                 }
                 if !goes_on && used == 0 {
-                    self.end_endless(id, run);
+                    self.end_endless(now, id, run);
                     return Ok((bytes, true));
                 }
                 (used, true)
@@ -308,8 +311,13 @@ impl Engine {
         let from = open.searched.min(input.len());
         if let Some(at) = memmem::find(&input[from..], &frame).map(|at| from + at) {
             let behind = open.first_ends.and_then(|end| input.get(end..at));
-            if tells && !open.is_dropped && behind.is_some_and(are_telling_pushes) {
-                return Ok(if is_due { Delimited::Pushes(at) } else { Delimited::Sound });
+            let are_pushes = if tells { are_telling_pushes } else { are_whole_pushes };
+            if !open.is_dropped && behind.is_some_and(are_pushes) {
+                return Ok(match is_due {
+                    true if tells => Delimited::Pushes(at),
+                    true => Delimited::Open(at),
+                    false => Delimited::Sound,
+                });
             }
             if tells {
                 // Real pushes may stand in the text: whoever hears of changes over this connection is told that all changed.
@@ -317,18 +325,23 @@ impl Engine {
             }
             return Ok(match is_due {
                 true => Delimited::Open(at),
-                false => Delimited::Instead(at, in_one_line(&input[..at], &open)),
+                false => {
+                    let line = in_one_line(&input[..at], &open);
+                    // The client's place may have to wait for a buffer: then this is looked at again.
+                    self.scripts.delimiters.open.insert(id, open);
+                    Delimited::Instead(at, line)
+                }
             });
         }
         open.searched = input.len().saturating_sub(FRAME_BYTES - 1);
         let is_strange = open.is_strange(input, &frame);
         if let Some(second) = open.second {
-            if let Some(at) = memmem::find(input, &text_of(second)) {
+            if let Some(at) = memmem::find(&input[from..], &text_of(second)) {
                 if open.is_dropped {
                     // The bytes that are left begin in the middle of a text.
                     return Err(String::from(NO_END));
                 }
-                self.count_up_to(id, second, &input[..at], open.is_streamed)?;
+                self.count_up_to(id, second, &input[..from + at], open.is_streamed)?;
                 return Ok(Delimited::Sound);
             }
         } else if is_strange {
@@ -404,8 +417,8 @@ impl Engine {
         }
     }
 
-    /// A reply of which a part went out has no end: its client is of no use any more.
-    pub(crate) fn end_endless(&mut self, id: UpstreamId, run: &Run) {
+    /// A reply of which a part went out or was dropped has no end: a client that has the part can only be closed, and whatever else waits for the reply gets an error.
+    fn end_endless(&mut self, now: Time, id: UpstreamId, run: &Run) {
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.scanner = ReplyScanner::default();
             upstream.forwarded = 0;
@@ -415,7 +428,11 @@ impl Engine {
                 self.drop_caches(key);
             }
         }
-        self.evict_asker(run);
+        match run.owner {
+            Owner::Client { .. } => self.evict_asker(run),
+            Owner::Part { merge, part } => self.part_reply(now, merge, part, NOT_RESP),
+            Owner::Own(own) => self.own_reply(now, id, own, NOT_RESP),
+        }
     }
 
     /// The server did not take the delimiter. These bytes stand before its answer to the second word: replies to all that was asked before that one, if
@@ -500,6 +517,17 @@ fn text_in(frame: &[u8]) -> Option<usize> {
 fn holds_push(reply: &[u8]) -> bool {
     let is_list = matches!(reply.first(), Some(b'*' | b'%' | b'~'));
     is_list && memmem::find(reply, wire::BEGIN).is_some()
+}
+
+/// Whether nothing but whole pushes of any kind stands here: a server may tell a connection that its keys are tracked for nobody any more.
+fn are_whole_pushes(mut bytes: &[u8]) -> bool {
+    while bytes.starts_with(b">") {
+        match ReplyScanner::default().scan(bytes) {
+            Ok(Scan::Complete { consumed, .. }) => bytes = &bytes[consumed..],
+            _ => return false,
+        }
+    }
+    bytes.is_empty()
 }
 
 fn are_telling_pushes(mut bytes: &[u8]) -> bool {

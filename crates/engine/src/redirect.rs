@@ -586,13 +586,13 @@ impl Engine {
     }
 
     fn write_parked(&mut self, now: Time, id: UpstreamId, parked: &Parked) {
+        // Before MULTI, which would queue it, and before ASKING, which holds for the very next request.
+        self.load_script_before(now, id, parked.command, &parked.bytes);
         if parked.leased
             && let Some(client) = self.client_of(parked.owner)
         {
             self.begin_again_at(now, client, id, parked.command, &parked.bytes);
         }
-        // Before ASKING, which holds for the very next request.
-        self.load_script_before(now, id, parked.command, &parked.bytes);
         if let Target::Asking(..) = parked.target {
             self.say_own(now, id, OwnCommand::Asking, &[b"ASKING"]);
         }

@@ -80,8 +80,9 @@ enum Kind {
     /// Whether the server has the script. The number of the question, and its answer.
     Script(u64, Option<bool>),
     /// Whether the server redirects `EXISTS` with the keys of the script, as it does what it refuses to run: it decides by the keys alone (`getNodeByQuery` in
-    /// Redis' cluster.c). The number of the question, and its answer.
-    Keys(u64, Option<OfKeys>),
+    /// Redis' cluster.c). The number of the question, and its answer with the time
+    /// at which it came.
+    Keys(u64, Option<(Time, OfKeys)>),
 }
 
 /// The answer of a server that is asked for the keys of a script.
@@ -257,7 +258,7 @@ impl Engine {
             // Whatever was loaded there is gone.
             upstream.scripts.clear();
         }
-        let mut of_keys = Some(self.answer_of_keys(id, reply));
+        let mut of_keys = Some((now, self.answer_of_keys(id, reply)));
         self.parked.answer_question(now, number as u32, |question| match &mut question.kind {
             Kind::Script(own, answer) if *own == number => {
                 *answer = Some(absent);
@@ -311,9 +312,11 @@ impl Engine {
                     return Resolved::Open;
                 }
                 // The table decides, as where an error names no node.
-                (Some(OfKeys::Refused), Some(_)) => question.kind = Kind::Owner,
-                (Some(OfKeys::Redirected(redirect)), Some(place)) => {
-                    match self.redirect_of_keys(now, place, redirect) {
+                (Some((_, OfKeys::Refused)), Some(_)) if parked.tries <= 1 => {
+                    question.kind = Kind::Owner;
+                }
+                (Some((told_at, OfKeys::Redirected(redirect))), Some(place)) => {
+                    match self.redirect_of_keys(told_at, place, redirect) {
                         Redirected::To(target, named) => {
                             (parked.target, parked.named) = (target, named);
                             return Resolved::GoesOn;
@@ -363,8 +366,13 @@ impl Engine {
         Resolved::Open
     }
 
-    /// The target to which a server's redirect of `EXISTS` with the keys of a script leads.
-    fn redirect_of_keys(&mut self, now: Time, place: Place, redirect: Redirect) -> Redirected {
+    /// The target to which a server's redirect of `EXISTS` with the keys of a script leads. The server told it at this time.
+    fn redirect_of_keys(
+        &mut self,
+        told_at: Time,
+        place: Place,
+        redirect: Redirect,
+    ) -> Redirected {
         if redirect.slot() != Some(place.slot) {
             return Redirected::Not;
         }
@@ -377,7 +385,7 @@ impl Engine {
                 None => Redirected::ToStranger(Kind::Owner),
             },
             Redirect::Ask(_, address) => match self.known_node(place.pool, &address) {
-                Some(node) => Redirected::To(Target::Asking(node, now), None),
+                Some(node) => Redirected::To(Target::Asking(node, told_at), None),
                 None => Redirected::ToStranger(Kind::Ask(address)),
             },
             Redirect::Later => Redirected::Not,

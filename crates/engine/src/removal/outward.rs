@@ -59,8 +59,19 @@ pub(super) struct Replies {
     pub(super) awaited: VecDeque<Awaited>,
     /// Between MULTI and EXEC.
     queued: Option<Queued>,
-    /// The begin of the front reply was dropped, since more than may be kept is to come.
-    drops: bool,
+    /// More of the front reply is to come, or came, than may be kept.
+    large: Large,
+}
+
+/// The front reply, as far as it is too large to be kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Large {
+    #[default]
+    No,
+    /// Its begin was dropped, and so is what comes of it.
+    Drops,
+    /// All but its last byte was dropped. That byte stands for it until the reply in its place was taken.
+    Dropped,
 }
 
 /// The change of the transaction that a whole reply tells of.
@@ -83,7 +94,7 @@ impl Replies {
 
     /// The front request was answered.
     fn pass(&mut self) {
-        self.drops = false;
+        self.large = Large::No;
         if matches!(self.awaited.pop_front(), Some(Awaited::Exec | Awaited::Discard)) {
             self.queued = None;
         }
@@ -159,7 +170,7 @@ impl Edge {
 
     /// Whether the begin of the front reply was dropped.
     pub(crate) fn drops(&self) -> bool {
-        self.replies.drops
+        self.replies.large != Large::No
     }
 }
 
@@ -218,7 +229,7 @@ impl Engine {
         let (position, missing) = (upstream.scanner.position(), upstream.scanner.missing());
         if position.saturating_add(missing) > room {
             let Some(edge) = upstream.edge.as_mut() else { return Ok((0, false)) };
-            edge.replies.drops = true;
+            edge.replies.large = Large::Drops;
             upstream.forwarded = position;
             return Ok((position as usize, false));
         }
@@ -245,21 +256,41 @@ impl Engine {
         input: &[u8],
     ) -> Result<(usize, bool), Fault> {
         let Some(upstream) = self.upstreams.get_mut(id) else { return Ok((input.len(), false)) };
+        let Some(edge) = upstream.edge.as_mut() else { return Ok((input.len(), true)) };
+        if edge.replies.large == Large::Dropped {
+            let reply = edge.replies.instead_of_large();
+            return self.hand_instead_of_large(now, id, run, &reply);
+        }
         match upstream.scanner.scan(input).map_err(|error| malformed(&error))? {
             Scan::Partial { consumed } => {
                 upstream.forwarded += consumed as u64;
                 Ok((consumed, false))
             }
             Scan::Complete { consumed, .. } => {
-                upstream.forwarded = 0;
-                let Some(edge) = &upstream.edge else { return Ok((consumed, true)) };
-                let reply = edge.replies.instead_of_large();
-                if self.next_whole_or_part(now, id, run, false, &reply)?.0 == 0 {
-                    self.end_endless(id, run);
-                }
-                Ok((consumed, true))
+                edge.replies.large = Large::Dropped;
+                Ok((consumed - 1, true))
             }
         }
+    }
+
+    /// Hands over this reply for the last byte of one that was dropped. The request may have to wait for a buffer: then the byte is looked at again.
+    fn hand_instead_of_large(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        run: &Run,
+        reply: &[u8],
+    ) -> Result<(usize, bool), Fault> {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return Ok((1, false)) };
+        let forwarded = core::mem::take(&mut upstream.forwarded);
+        let (used, goes_on) = self.next_whole_or_part(now, id, run, false, reply)?;
+        if used == 0 {
+            if let Some(upstream) = self.upstreams.get_mut(id) {
+                upstream.forwarded = forwarded;
+            }
+            return Ok((0, goes_on));
+        }
+        Ok((1, true))
     }
 }
 

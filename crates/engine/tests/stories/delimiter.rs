@@ -539,8 +539,10 @@ fn a_text_of_which_the_begin_was_dropped_ends_the_connection_where_echo_is_refus
     let mut story = Story::new();
     ask(&mut story, "EVAL return 0");
     story.client("a").dies();
-    story.conn(1).sends(format!("-{}", "x".repeat(200_000)).as_bytes());
-    story.conn(1).sends(b"\r\n:1\r\n-y\r\n$27\r\n-NOPERM no echo\r\n$6\r\nsecret\r\n");
+    // Of a text that is dropped as it comes the last 30 bytes are kept, as the delimiter may begin there.
+    let kept = format!(":1\r\n-{}\r\n", "y".repeat(23));
+    story.conn(1).sends(format!("-{}\r\n{kept}", "x".repeat(60_000)).as_bytes());
+    story.conn(1).sends(b"$27\r\n-NOPERM no echo\r\n$6\r\nsecret\r\n");
     let second = story.conn(1).takes_one().expect("a second word");
     story.conn(1).sends(format!("-ERR unknown command '{second}'\r\n").as_bytes()).is_closed();
     assert!(!story.client("b").takes_text().contains("NOPERM"));
@@ -573,4 +575,28 @@ fn a_length_behind_a_text_ends_the_connection_where_echo_is_refused() {
     story.conn(1).sends(format!("-ERR unknown command '{second}'\r\n").as_bytes());
     story.conn(1).is_closed();
     assert!(!story.client("b").takes_text().contains("secret"));
+}
+
+// The server tells the connection that nobody hears of its keys any more: `tracking-redir-broken`.
+#[test]
+fn a_push_behind_a_script_changes_nothing_of_its_reply() {
+    for reply in ["*2\r\n:1\r\n:2\r\n", "+OK\r\n", "-ERR no\r\n", ":1\r\n"] {
+        for cut in [0, 1, 10, 40] {
+            let mut story = Story::new();
+            let word = ask(&mut story, "EVAL return 0");
+            let push = ">2\r\n$21\r\ntracking-redir-broken\r\n:77\r\n";
+            let all = format!("{reply}{push}{}$1\r\nv\r\n", end(&word));
+            let (first, rest) = all.as_bytes().split_at(reply.len() + cut);
+            story.conn(1).sends(first);
+            if let Some(second) = story.conn(1).takes_one() {
+                story.conn(1).sends(rest);
+                let error = format!("-ERR unknown command '{second}'\r\n");
+                story.conn(1).sends(error.as_bytes());
+            } else {
+                story.conn(1).sends(rest);
+            }
+            assert_eq!(story.client("a").takes_text(), reply);
+            story.client("b").gets("\"v\"");
+        }
+    }
 }

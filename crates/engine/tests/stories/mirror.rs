@@ -427,3 +427,21 @@ fn what_a_script_says_at_a_mirror_holds_nothing_up_and_is_not_run_again() {
         assert_eq!(counts(&story, 0), [1, 1, 0, 0], "{text}");
     }
 }
+
+// Its client is gone, but writers of the key wait for the mirror as long as the request is not over.
+#[test]
+fn a_script_whose_reply_has_no_end_keeps_no_writer_of_its_key() {
+    let mut story = story();
+    story.client("a").says("EVAL return 1 k");
+    story.conn(2).gets("EVAL return 1 k");
+    let word = story.conn(2).takes_delimiter();
+    story.client("a").dies();
+    let begin = format!("*3\r\n$200000\r\n{}", "x".repeat(200_000));
+    story.conn(2).sends(begin.as_bytes());
+    let rest = format!("\r\n-x\r\n$5000\r\n$1\r\nz\r\n$24\r\n{word}\r\n");
+    story.conn(2).sends(rest.as_bytes());
+    assert!(story.engine.is_quiet());
+    story.client("b").says("SET k 1");
+    story.conn(2).gets("SET k 1").answers("+OK");
+    story.client("b").gets("+OK");
+}

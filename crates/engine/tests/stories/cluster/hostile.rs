@@ -151,6 +151,18 @@ fn an_ask_to_a_script_is_followed_at_once_or_not_at_all() {
     story.client("a").gets([":1", "+OK"]);
 }
 
+// A request of the same client is parked before the script, so the answer to EXISTS is looked at late.
+#[test]
+fn an_ask_to_a_script_that_had_to_wait_for_its_turn_is_too_old() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["EVAL x 1 a8", "EVAL x 1 a4"]);
+    story.node("n1").gets(["EVAL x 1 a8", "EVAL x 1 a4"]).answers("-TRYAGAIN x").ask("a4", "n2");
+    story.node("n1").gets("EXISTS a4").ask("a4", "n2");
+    story.after_ms(1_700).node("n2").gets_nothing();
+    story.node("n1").gets("EVAL x 1 a4").answers(":1");
+    story.client("a").gets(["-TRYAGAIN x", ":1"]);
+}
+
 #[test]
 fn behind_asking_a_script_is_believed_as_little_as_before() {
     for text in [ask("a4", "n3"), moved("a4", "n3")] {

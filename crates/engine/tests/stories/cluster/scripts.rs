@@ -64,6 +64,21 @@ fn a_connection_is_taught_once_in_front_of_the_first_call() {
     story.client("b").gets(":3");
 }
 
+// SCRIPT LOAD behind MULTI would be queued, and EXEC would answer for it.
+#[test]
+fn a_redirected_transaction_is_taught_its_script_before_multi() {
+    let mut story = loaded();
+    story.client("a").says(["MULTI", &*call("a4")]);
+    story.cluster_is("0-5460 n3, 5461-10922 n2, 10923-16383 n3");
+    story.node_conn("n1", 2).gets(["MULTI", &*call("a4")]).answers("+OK").moved("a4", "n3");
+    story.after_ms(1_600);
+    let all = ["SCRIPT LOAD return 1", "MULTI", &*call("a4")];
+    story.node_conn("n3", 2).gets(all).answers(["+x", "+OK", "+QUEUED"]);
+    story.client("a").gets(["+OK", "+QUEUED"]).says("EXEC");
+    story.node_conn("n3", 2).gets("EXEC").answers("*1\r\n:1\r\n");
+    story.client("a").gets("*1\r\n:1\r\n");
+}
+
 #[test]
 fn a_server_that_comes_back_empty_is_taught_again() {
     let mut story = loaded();
