@@ -56,7 +56,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Bound;
-use order::{Asked, Later, State};
+use order::{Asked, State, Waiting};
 use reading::{Reading, keys_bytes};
 use resp::{Protocol, encode};
 
@@ -108,6 +108,11 @@ pub(crate) struct Caches {
     /// Clients that could not be told of changes before they took RESP3. Nobody knows what they read and what has changed since: they are told to
     /// drop all as soon as the servers tell of changes.
     were_deaf: BTreeSet<ClientId>,
+    /// A client is being told what waited for its replies. Each message settles the client that gets it, which may be due for more: none is told in there,
+    /// or each message would lie one call deeper than the one before.
+    is_telling: bool,
+    /// Clients that were settled meanwhile: they come next.
+    settled: BTreeSet<ClientId>,
 }
 
 impl Caches {
@@ -163,6 +168,8 @@ pub struct Tracking {
     again: BTreeSet<(u32, Name)>,
     /// Requests with more keys than are tracked (`limits::TRACKED_REQUEST_KEYS_MAX`): these are told behind the reply, too.
     vast: VecDeque<Vast>,
+    /// Bytes of these.
+    vast_bytes: usize,
     /// Keys that are read in an open transaction.
     inside: BTreeMap<Name, State>,
     /// Bytes of these, until what was read in it is told.
@@ -170,7 +177,7 @@ pub struct Tracking {
     /// The keys of the blocking command that is under way, and its place.
     blocked: Option<(u32, BTreeSet<Name>)>,
     /// What changed while EXEC or a blocking command is under way: told behind its reply, as a server does that did it.
-    later: VecDeque<Later>,
+    later: Waiting,
     /// The ways it heard by before it took another protocol or database, or NOLOOP: what it read then is still told by them.
     earlier: BTreeSet<Ear>,
     /// In BCAST mode: when it hears by one way alone again.
@@ -234,10 +241,13 @@ pub(crate) enum Changed {
 }
 
 impl Tracking {
-    /// Bytes of what is read in a transaction, until it is told, of what is read just now, and of prefixes.
+    /// Bytes of what is read in a transaction, until it is told, of what is read just now, of what is told later, and of prefixes.
     pub(crate) fn held_bytes(&self) -> usize {
-        let vast: usize = self.vast.iter().map(|vast| vast.bytes).sum();
-        self.inside_bytes + self.prefixes_bytes + self.reading.held_bytes() + vast
+        self.inside_bytes
+            + self.prefixes_bytes
+            + self.reading.held_bytes()
+            + self.vast_bytes
+            + self.later.held_bytes()
     }
 
     /// The one of its prefixes that this key begins with.
@@ -371,6 +381,7 @@ impl Engine {
         let is_vast = keys.len() > TRACKED_REQUEST_KEYS_MAX;
         if reads && (caches || tracking.broadcast) && is_vast {
             let bytes = keys_bytes(&keys);
+            tracking.vast_bytes += bytes;
             tracking.vast.push_back(Vast { place: seq, keys: keys.into(), bytes });
             return self.account_rest(wish.id);
         }
@@ -589,15 +600,36 @@ impl Engine {
 
     /// Replies went to a client that caches: what waited for them is told.
     pub(crate) fn track_delivered(&mut self, id: ClientId) {
+        if self.clients.get(id).is_none_or(|client| client.tracking.is_none()) {
+            return;
+        }
+        if self.caches.is_telling {
+            self.caches.settled.insert(id);
+            return;
+        }
+        self.caches.is_telling = true;
+        self.tell_due(id);
+        while let Some(next) = self.caches.settled.pop_first() {
+            self.tell_due(next);
+        }
+        self.caches.is_telling = false;
+    }
+
+    fn tell_due(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(id) else { return };
         let head = client.places.head();
         let Some(tracking) = client.tracking.as_mut() else { return };
         // The last one that was answered stays: what it changed is told right behind its reply.
         tracking.reading.end_before(head.wrapping_sub(1));
         self.tell_vast(id);
+        self.tell_later(id);
+        self.tell_again(id);
         self.account_rest(id);
-        self.tell_later(id, None);
+    }
+
+    fn tell_again(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(id) else { return };
+        let head = client.places.head();
         let Some(tracking) = client.tracking.as_mut() else { return };
         if tracking.inside.is_empty() && tracking.again.is_empty() {
             tracking.inside_bytes = 0;
@@ -622,6 +654,7 @@ impl Engine {
             && let Some(tracking) = client.tracking.as_mut()
             && let Some(vast) = tracking.vast.pop_front_if(|one| is_before(one.place, head))
         {
+            tracking.vast_bytes -= vast.bytes;
             self.tell_changed(id, &Changed::Keys(vast.keys));
         }
     }

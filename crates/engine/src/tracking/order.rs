@@ -24,7 +24,7 @@ use crate::request::Step;
 use crate::time::Time;
 use crate::upstream::Lane;
 use crate::upstream::inflight::OwnCommand;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use resp::Protocol;
 
@@ -59,16 +59,67 @@ impl State {
     }
 }
 
-/// What is told behind a reply.
+/// A change that is told behind a reply.
 #[derive(Clone, Debug)]
-pub(super) struct Later {
+struct Later {
     /// The place of the reply.
     seq: u32,
-    /// The number of the fence that ends the wait before.
-    fence: Option<u64>,
+    /// The number of the fence that ends the wait before, if one was asked for. Numbers grow from entry to entry.
+    number: u64,
     /// The fence was answered.
     is_due: bool,
     changed: Changed,
+}
+
+impl Later {
+    /// Each key counts, also one whose name others hold: all of them go into the message.
+    fn bytes(&self) -> usize {
+        let keys: usize = match &self.changed {
+            Changed::Keys(keys) => keys.iter().map(|key| key.len() + size_of::<Name>()).sum(),
+            Changed::All => 0,
+        };
+        size_of::<Self>() + keys
+    }
+}
+
+/// All that is told to one client behind replies, in the order in which it came.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Waiting {
+    entries: VecDeque<Later>,
+    bytes: usize,
+}
+
+impl Waiting {
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes in one entry. Returns how many bytes it takes.
+    fn push(&mut self, later: Later) -> usize {
+        let bytes = later.bytes();
+        self.bytes += bytes;
+        self.entries.push_back(later);
+        bytes
+    }
+
+    /// The fence of this number was answered; its entry may be told already.
+    fn end_fence(&mut self, number: u64) {
+        if let Ok(at) = self.entries.binary_search_by_key(&number, |later| later.number) {
+            self.entries[at].is_due = true;
+        }
+    }
+
+    /// Takes the first one out if it need not wait any more; `head`: the first place without a reply.
+    fn pop_due(&mut self, head: u32) -> Option<Changed> {
+        let is_due = |later: &mut Later| later.is_due || is_before(later.seq, head);
+        let later = self.entries.pop_front_if(is_due)?;
+        self.bytes -= later.bytes();
+        Some(later.changed)
+    }
 }
 
 impl Tracking {
@@ -237,17 +288,16 @@ impl Engine {
             _ => (None, None),
         };
         let Some(seq) = later else { return self.tell_changed(id, &changed) };
-        let fence = by.map(|(now, upstream)| self.fence(now, upstream, id));
-        if let Some(tracking) = self.clients.get_mut(id).and_then(|c| c.tracking.as_mut()) {
-            tracking.later.push_back(Later { seq, fence, is_due: false, changed });
-        }
-    }
-
-    /// Asks over this connection whether everything was told to this client; the number under which that is answered.
-    fn fence(&mut self, now: Time, upstream: UpstreamId, id: ClientId) -> u64 {
         let number = self.next_fence();
-        self.ask_fence(now, upstream, Asked::Fence(id, number));
-        number
+        if let Some((now, upstream)) = by {
+            // Asks over this connection whether everything was told to this client.
+            self.ask_fence(now, upstream, Asked::Fence(id, number));
+        }
+        if let Some(tracking) = self.clients.get_mut(id).and_then(|c| c.tracking.as_mut()) {
+            let bytes = tracking.later.push(Later { seq, number, is_due: false, changed });
+            self.grants.fan.pay(bytes, false);
+            self.account_rest(id);
+        }
     }
 
     /// A number that no fence had.
@@ -265,24 +315,48 @@ impl Engine {
     /// All that came in this turn was looked at: what waited for fences that were answered is told.
     pub(super) fn tell_fenced(&mut self) {
         for (client, number) in core::mem::take(&mut self.caches.fenced) {
-            self.tell_later(client, Some(number));
+            let tracking = self.clients.get_mut(client).and_then(|c| c.tracking.as_mut());
+            if let Some(tracking) = tracking {
+                tracking.later.end_fence(number);
+                self.track_delivered(client);
+            }
         }
     }
 
-    /// What waited for a reply that was given, or for the fence of this number, is told.
-    pub(super) fn tell_later(&mut self, id: ClientId, answered: Option<u64>) {
-        let tracking = self.clients.get_mut(id).and_then(|client| client.tracking.as_mut());
-        let Some(tracking) = tracking else { return };
-        for later in tracking.later.iter_mut().filter(|later| later.fence.is_some()) {
-            later.is_due |= later.fence == answered;
-        }
+    /// Changes are told that waited for a reply that was given, or for a fence that was answered.
+    pub(super) fn tell_later(&mut self, id: ClientId) {
         while let Some(client) = self.clients.get_mut(id)
             && let head = client.places.head()
             && let Some(tracking) = client.tracking.as_mut()
-            && let Some(later) =
-                tracking.later.pop_front_if(|later| later.is_due || is_before(later.seq, head))
+            && let Some(changed) = tracking.later.pop_due(head)
         {
-            self.tell_changed(id, &later.changed);
+            self.tell_changed(id, &changed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fence_ends_its_own_wait_wherever_it_stands_and_nothing_overtakes() {
+        let mut waiting = Waiting::default();
+        for number in [3, 4, 7, 9] {
+            let changed = Changed::Keys([Name::from(&b"key"[..])].into());
+            let later = Later { seq: number as u32 / 8, number, is_due: false, changed };
+            assert!(waiting.push(later) > 3);
+        }
+        // Of nobody, of one behind the first, of the first.
+        for (number, due) in [(5, 0), (4, 0), (3, 2)] {
+            waiting.end_fence(number);
+            assert_eq!(core::iter::from_fn(|| waiting.pop_due(0)).count(), due);
+        }
+        // That one was told already.
+        waiting.end_fence(3);
+        assert_eq!(core::iter::from_fn(|| waiting.pop_due(1)).count(), 1);
+        assert!(waiting.held_bytes() > 3 && !waiting.is_empty());
+        assert_eq!(core::iter::from_fn(|| waiting.pop_due(2)).count(), 1);
+        assert_eq!((waiting.held_bytes(), waiting.is_empty()), (0, true));
     }
 }

@@ -6,6 +6,7 @@
 mod leases;
 mod noloop;
 mod tracking;
+mod tracking_later;
 mod transactions;
 mod turns;
 mod unblock;

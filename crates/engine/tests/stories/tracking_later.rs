@@ -1,0 +1,56 @@
+//! Client-side caching: invalidations that wait for a reply, and those are many.
+
+use crate::tracking::{ALL, caches, number_of};
+use crate::words::Story;
+
+/// More than fit a stack if each of them were told one call deeper than the one before.
+const MANY: usize = 20_000;
+
+/// The client says EXEC, which stays unanswered; its connection for transactions is the third one, the tracked one is the second.
+fn begins_exec(story: &mut Story) {
+    caches(story, "a", "");
+    story.client("a").says("GET k");
+    story.conn(2).gets("CLIENT TRACKING ON").answers("+OK");
+    story.conn(2).gets("GET k").answers("\"v\"");
+    story.client("a").gets("\"v\"").says(["MULTI", "INCR k", "EXEC"]);
+    story.conn(3).gets(["MULTI", "INCR k", "EXEC"]).answers(["+OK", "+QUEUED"]);
+    story.client("a").takes();
+}
+
+/// What the client holds, as CLIENT LIST says.
+fn memory_of(story: &mut Story, number: &str) -> usize {
+    story.client("looks").says(&*format!("CLIENT LIST ID {number}"));
+    let line = story.client("looks").takes_text();
+    let (_, rest) = line.split_once("tot-mem=").expect("tot-mem");
+    let end = rest.find(|c: char| !c.is_ascii_digit()).expect("a number");
+    rest[..end].parse().expect("a number")
+}
+
+#[test]
+fn twenty_thousand_flushes_that_waited_for_exec_are_told_in_a_loop() {
+    let mut story = Story::new();
+    begins_exec(&mut story);
+    story.conn(2).sends(ALL.repeat(MANY).as_bytes());
+    story.client("a").gets_nothing();
+    story.conn(3).answers("*1\r\n:1\r\n");
+    let wanted = format!("*1\r\n:1\r\n{}", ALL.repeat(MANY));
+    story.client("a").gets(&wanted);
+    // The next one is told at once.
+    story.conn(2).answers(ALL);
+    story.client("a").gets(ALL);
+}
+
+#[test]
+fn flushes_that_wait_for_exec_are_in_the_clients_account() {
+    let mut story = Story::new();
+    let number = number_of(&mut story, "a");
+    begins_exec(&mut story);
+    let before = memory_of(&mut story, &number);
+    story.conn(2).sends(ALL.repeat(MANY).as_bytes());
+    let waiting = memory_of(&mut story, &number);
+    assert!(waiting >= before + MANY * 32, "{before} and {waiting}");
+    story.conn(3).answers("*1\r\n:1\r\n");
+    story.client("a").takes();
+    let after = memory_of(&mut story, &number);
+    assert!(after < before + MANY, "{before} and {after}");
+}
