@@ -107,7 +107,7 @@ impl Engine {
             Lane::Shared => {
                 near.armed.remove(&id);
                 near.rounds.waits_for.remove(&id);
-                near.table.drop_upstream(id)
+                near.table.drop_upstream(key.node, id)
             }
             _ => return,
         };

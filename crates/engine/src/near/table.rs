@@ -3,13 +3,14 @@
 //! ```text
 //!   connection, bytes of the request ─▶ hash ─▶ [heads] ─▶ entry ─▶ entry …      a hit is one hash and one comparison
 //!   hash of a key, entry             ─▶ [by_key], in order                       a change drops all of the key
+//!   node, connection                 ─▶ [read_over], a list of entries           a lost one drops all of its list, and looks at no other
 //! ```
 //! A key is known by its hash alone: two with the same one are dropped together, which costs a read and is never wrong. When there is no room,
 //! a hand goes round the entries and takes the first that nobody asked for since it last came by (CLOCK).
 //!
 //! Not here: what may be kept, and when it must go (`near`).
 //!
-//! Invariant: `bytes` is what all entries cost together, and every entry stands in `by_key` with each of its keys; see [`Table::check`].
+//! Invariant: `bytes` is what all entries cost together, and every entry stands in `by_key` with each of its keys and in the list of its connection; see [`Table::check`].
 
 use crate::ids::{NodeId, UpstreamId};
 use crate::time::Time;
@@ -85,6 +86,8 @@ struct Entry {
     visited: bool,
     /// The next one in its list.
     next: u32,
+    /// Where it stands in the list of its connection.
+    listed: u32,
 }
 
 impl Entry {
@@ -126,6 +129,8 @@ pub(super) struct Table {
     heads: Vec<u32>,
     /// Which entries are of a key. In one order, so that an entry of a key that thousands are of goes as fast as any.
     by_key: BTreeSet<(u64, u32)>,
+    /// Which entries were read over a connection. A node, and so each connection, can be lost as often as a client likes.
+    read_over: BTreeMap<(NodeId, UpstreamId), Vec<u32>>,
     asked: BTreeMap<(UpstreamId, u64), u32>,
     /// Reads that went to the server though their reply is kept or on its way, by their places; the hash of each.
     checks: BTreeMap<(UpstreamId, u64), u64>,
@@ -204,6 +209,7 @@ impl Table {
             self.grow();
         }
         let Some(head) = self.head(wanted.hash) else { return };
+        let list = self.read_over.entry((node, wanted.upstream)).or_default();
         let entry = Entry {
             upstream: wanted.upstream,
             node,
@@ -214,6 +220,7 @@ impl Table {
             until,
             visited: false,
             next: self.heads[head],
+            listed: list.len() as u32,
         };
         self.bytes += entry.cost();
         let at = match self.free.pop() {
@@ -226,6 +233,7 @@ impl Table {
         self.entries[at] = Some(entry);
         // Memory ends long before.
         let number = at as u32;
+        list.push(number);
         self.heads[head] = number;
         for key in keys {
             self.by_key.insert((*key, number));
@@ -336,10 +344,24 @@ impl Table {
             }
         }
         self.forget_keys(number, &entry.keys);
+        self.unlist((entry.node, entry.upstream), entry.listed);
         if let State::Asked(place) = entry.state {
             self.asked.remove(&(entry.upstream, place));
         }
         true
+    }
+
+    /// The entry at this place of a connection's list leaves it; the last one takes the place.
+    fn unlist(&mut self, of: (NodeId, UpstreamId), place: u32) {
+        let Some(list) = self.read_over.get_mut(&of) else { return };
+        list.swap_remove(place as usize);
+        if let Some(moved) = list.get(place as usize) {
+            if let Some(Some(entry)) = self.entries.get_mut(*moved as usize) {
+                entry.listed = place;
+            }
+        } else if list.is_empty() {
+            self.read_over.remove(&of);
+        }
     }
 
     /// The entries of this key.
@@ -358,29 +380,34 @@ impl Table {
         numbers.into_iter().map(|at| u64::from(self.remove(at as usize))).sum()
     }
 
-    fn drop_where(&mut self, goes: impl Fn(&Entry) -> bool) -> u64 {
-        let goes = |entry: &Option<Entry>| entry.as_ref().is_some_and(&goes);
-        let all = self.entries.iter().enumerate().filter(|(_, entry)| goes(entry));
-        let all: Vec<usize> = all.map(|(at, _)| at).collect();
-        all.into_iter().map(|at| u64::from(self.remove(at))).sum()
+    /// The entries of this list go. How many went.
+    fn drop_listed(&mut self, of: (NodeId, UpstreamId)) -> u64 {
+        // From the end, where nothing takes the place of one that goes.
+        let numbers = self.read_over.get(&of).cloned().unwrap_or_default();
+        numbers.into_iter().rev().map(|at| u64::from(self.remove(at as usize))).sum()
     }
 
     /// Everything that was read at this node goes.
     pub(super) fn drop_node(&mut self, node: NodeId) -> u64 {
-        self.drop_where(|entry| entry.node == node)
+        let lists = self.read_over.range((node, UpstreamId::new(0, 0))..).map(|(of, _)| *of);
+        let lists: Vec<_> = lists.take_while(|(of, _)| *of == node).collect();
+        lists.into_iter().map(|of| self.drop_listed(of)).sum()
     }
 
-    /// Everything that was read over this connection goes.
-    pub(super) fn drop_upstream(&mut self, upstream: UpstreamId) -> u64 {
-        self.checks.retain(|(of, _), _| *of != upstream);
-        self.drop_where(|entry| entry.upstream == upstream)
+    /// Everything that was read over this connection to this node goes.
+    pub(super) fn drop_upstream(&mut self, node: NodeId, upstream: UpstreamId) -> u64 {
+        let checks = self.checks.range((upstream, 0)..=(upstream, u64::MAX));
+        for place in checks.map(|(place, _)| *place).collect::<Vec<_>>() {
+            self.checks.remove(&place);
+        }
+        self.drop_listed((node, upstream))
     }
 
     /// What is on its way over this connection is not to be kept.
     pub(super) fn drop_asked(&mut self, upstream: UpstreamId) -> u64 {
-        self.drop_where(|entry| {
-            entry.upstream == upstream && matches!(entry.state, State::Asked(_))
-        })
+        let asked = self.asked.range((upstream, 0)..=(upstream, u64::MAX));
+        let asked: Vec<u32> = asked.map(|(_, at)| *at).collect();
+        asked.into_iter().map(|at| u64::from(self.remove(at as usize))).sum()
     }
 
     /// Everything goes.
@@ -414,6 +441,9 @@ impl Table {
             let Some(entry) = entry else { continue };
             let wanted = Wanted { upstream: entry.upstream, frame: &entry.frame, hash: entry.hash };
             assert_eq!(self.find(wanted), Some(at), "an entry that nobody finds");
+            let listed = self.read_over.get(&(entry.node, entry.upstream));
+            let listed = listed.and_then(|list| list.get(entry.listed as usize));
+            assert_eq!(listed, Some(&(at as u32)), "an entry in no list of a connection");
             for key in &entry.keys {
                 assert!(self.by_key.contains(&(*key, at as u32)), "a key without it");
             }
@@ -424,6 +454,8 @@ impl Table {
         let distinct = |keys: &[u64]| keys.iter().collect::<BTreeSet<_>>().len();
         let listed = entries().map(|entry| distinct(&entry.keys)).sum::<usize>();
         assert_eq!(self.by_key.len(), listed);
+        assert_eq!(self.read_over.values().map(Vec::len).sum::<usize>(), self.len());
+        assert!(self.read_over.values().all(|list| !list.is_empty()), "a list without an entry");
         let is_asked = |entry: &&Entry| matches!(entry.state, State::Asked(_));
         assert_eq!(self.asked.len(), entries().filter(is_asked).count());
     }
@@ -584,6 +616,52 @@ mod tests {
         fill(&mut table);
         assert_eq!(table.drop_node(NodeId::new(0, 0)), 100_000);
         assert_eq!((table.len(), table.bytes(), table.by_key.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_lost_connection_drops_what_was_read_over_it_and_a_lost_node_all_of_its() {
+        let mut table = Table::default();
+        // Connections 0 to 3, of which two are to each node.
+        let node = |index: u32| NodeId::new(index / 2, 0);
+        for n in 0..40_u32 {
+            let frame = format!("GET k{n}");
+            let wanted = HASHES.wanted(upstream(n % 4), frame.as_bytes());
+            table.ask(wanted, node(n % 4), u64::from(n), &[u64::from(n)], Time(100));
+            let place = (upstream(n % 4), u64::from(n));
+            assert!(n >= 20 || table.answered(place, Answer::Whole(b"v"), 10));
+            table.check_at(wanted, u64::from(n) + 100);
+        }
+        assert_eq!(table.drop_key(4), 1);
+        table.check();
+        assert_eq!(table.drop_asked(upstream(1)), 5);
+        table.check();
+        assert_eq!(table.drop_upstream(node(0), upstream(0)), 9);
+        assert_eq!(table.drop_upstream(node(0), upstream(0)), 0);
+        assert_eq!((table.len(), table.checks.len()), (25, 30));
+        table.check();
+        assert_eq!((table.drop_node(node(0)), table.drop_node(node(0))), (5, 0));
+        table.check();
+        assert_eq!((table.drop_node(node(2)), table.len(), table.bytes()), (20, 0, 0));
+        assert!(table.read_over.is_empty() && table.asked.is_empty());
+        table.check();
+    }
+
+    /// With a look at all that is kept for each of these, this would be thirty thousand million looks.
+    #[test]
+    fn connections_that_nothing_was_read_over_go_without_a_look_at_what_is_kept() {
+        let mut table = Table::default();
+        for n in 0..100_000_u64 {
+            let frame = format!("GET k{n}");
+            let wanted = HASHES.wanted(upstream(1), frame.as_bytes());
+            table.ask(wanted, NodeId::new(0, 0), n, &[n], Time(100));
+            table.check_at(wanted, n);
+        }
+        for n in 2..100_000 {
+            assert_eq!(table.drop_upstream(NodeId::new(0, 0), upstream(n)), 0);
+            assert_eq!(table.drop_asked(upstream(n)), 0);
+            assert_eq!(table.drop_node(NodeId::new(n, 0)), 0);
+        }
+        assert_eq!((table.len(), table.checks.len()), (100_000, 100_000));
     }
 
     #[test]
