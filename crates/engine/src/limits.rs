@@ -556,6 +556,12 @@ pub const POLICY_NAMES_MAX: usize = 256;
 /// Users of the proxy. `ACL SETUSER` of one more is refused, and a file with more is wrong.
 pub const USERS_MAX: usize = 16_384;
 
+/// Selectors of one user. A request is compared with one after the other until one allows it, each of its keys with each.
+pub const ACL_SELECTORS_MAX: usize = 64;
+
+/// Patterns of keys and channels of one user, and of each of its selectors.
+pub const ACL_PATTERNS_MAX: usize = 4_096;
+
 /// Entries of `ACL LOG`, of each worker; at it the oldest goes.
 pub const ACL_LOG_ENTRIES: usize = 128;
 

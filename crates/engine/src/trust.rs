@@ -367,12 +367,7 @@ impl Engine {
     }
 
     /// The target to which a server's redirect of `EXISTS` with the keys of a script leads. The server told it at this time.
-    fn redirect_of_keys(
-        &mut self,
-        told_at: Time,
-        place: Place,
-        redirect: Redirect,
-    ) -> Redirected {
+    fn redirect_of_keys(&mut self, told_at: Time, place: Place, redirect: Redirect) -> Redirected {
         if redirect.slot() != Some(place.slot) {
             return Redirected::Not;
         }

@@ -7,6 +7,7 @@
 use super::selector::{Access, Selector};
 use super::words::{ends_name, is};
 use super::{Digest, Rules};
+use crate::limits::{ACL_PATTERNS_MAX, ACL_SELECTORS_MAX};
 
 /// Words of ours, and the rules that each stands for.
 pub const PRESETS: [(&str, &[&str]); 3] = [
@@ -35,6 +36,10 @@ pub enum RuleError {
     BadDigest,
     /// A first argument of a subcommand.
     OfSubcommand,
+    /// More selectors than a user may have.
+    TooManySelectors,
+    /// More patterns than a selector may have.
+    TooManyPatterns,
 }
 
 impl RuleError {
@@ -59,6 +64,8 @@ impl RuleError {
                 "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters"
             }
             Self::OfSubcommand => "Allowing first-arg of a subcommand is not supported",
+            Self::TooManySelectors => "respool: a user has at most 64 selectors",
+            Self::TooManyPatterns => "respool: a user or a selector has at most 4096 patterns",
         }
     }
 }
@@ -92,6 +99,9 @@ impl Rules {
                 self.remove_digest(Digest::parse(hex).ok_or(RuleError::BadDigest)?)?;
             }
             [b'(', inner @ .., b')'] => {
+                if self.selectors.len() >= ACL_SELECTORS_MAX {
+                    return Err(RuleError::TooManySelectors);
+                }
                 let mut selector = Selector::default();
                 // What has no end to its quotes is no word at all, as to `sdssplitargs`.
                 for word in resp::inline::split(inner).unwrap_or_default() {
@@ -118,6 +128,10 @@ impl Rules {
 impl Selector {
     /// Applies one word that is about commands, keys or channels.
     pub(super) fn apply(&mut self, word: &[u8]) -> Result<(), RuleError> {
+        let is_pattern = matches!(word.first(), Some(b'~' | b'%' | b'&'));
+        if is_pattern && self.patterns() >= ACL_PATTERNS_MAX {
+            return Err(RuleError::TooManyPatterns);
+        }
         match word {
             _ if is(word, "allkeys") || is(word, "~*") => self.set_all_keys(true),
             _ if is(word, "resetkeys") => self.set_all_keys(false),

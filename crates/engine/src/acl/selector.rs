@@ -94,6 +94,11 @@ impl Selector {
         }
     }
 
+    /// How many patterns of keys and of channels there are.
+    pub(super) fn patterns(&self) -> usize {
+        self.keys.len() + self.channels.len()
+    }
+
     pub(super) fn add_channels(&mut self, pattern: &[u8]) {
         if !self.channels.iter().any(|known| **known == *pattern) {
             self.channels.push(pattern.into());

@@ -414,3 +414,23 @@ fn more_users_than_the_bound_are_refused() {
     users.set(b"000001", &[b"on"]).unwrap();
     assert_eq!(vec![users.iter().len()], [crate::limits::USERS_MAX]);
 }
+
+#[test]
+fn more_selectors_or_patterns_than_the_bounds_are_refused() {
+    let (selectors, patterns) = (crate::limits::ACL_SELECTORS_MAX, crate::limits::ACL_PATTERNS_MAX);
+    let mut users = Users::default();
+    let words: Vec<Vec<u8>> = (0..selectors).map(|n| format!("(~{n})").into_bytes()).collect();
+    let words: Vec<&[u8]> = words.iter().map(|word| &**word).collect();
+    users.set(b"u", &words).unwrap();
+    let refused = users.set(b"u", &[b"(~one-more)"]).unwrap_err();
+    assert!(refused.ends_with(format!("at most {selectors} selectors").as_bytes()));
+    users.set(b"u", &[b"clearselectors", b"(~one-more)"]).unwrap();
+    let words: Vec<Vec<u8>> = (0..patterns).map(|n| format!("~{n}").into_bytes()).collect();
+    let words: Vec<&[u8]> = words.iter().map(|word| &**word).collect();
+    users.set(b"u", &words).unwrap();
+    for word in [&b"~one-more"[..], b"%R~one-more", b"&one-more"] {
+        let refused = users.set(b"u", &[word]).unwrap_err();
+        assert!(refused.ends_with(format!("at most {patterns} patterns").as_bytes()));
+    }
+    users.set(b"u", &[b"resetkeys", b"~one-more"]).unwrap();
+}
