@@ -31,8 +31,8 @@ use crate::limits::CUT_THROUGH_BYTES;
 use crate::reply::{Fault, Front};
 use crate::time::Time;
 use crate::tracking::wire;
-use crate::upstream::Upstream;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
+use crate::upstream::{Upstream, UpstreamKey};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -310,28 +310,7 @@ impl Engine {
         }
         let from = open.searched.min(input.len());
         if let Some(at) = memmem::find(&input[from..], &frame).map(|at| from + at) {
-            let behind = open.first_ends.and_then(|end| input.get(end..at));
-            let are_pushes = if tells { are_telling_pushes } else { are_whole_pushes };
-            if !open.is_dropped && behind.is_some_and(are_pushes) {
-                return Ok(match is_due {
-                    true if tells => Delimited::Pushes(at),
-                    true => Delimited::Open(at),
-                    false => Delimited::Sound,
-                });
-            }
-            if tells {
-                // Real pushes may stand in the text: whoever hears of changes over this connection is told that all changed.
-                self.drop_caches(key);
-            }
-            return Ok(match is_due {
-                true => Delimited::Open(at),
-                false => {
-                    let line = in_one_line(&input[..at], &open);
-                    // The client's place may have to wait for a buffer: then this is looked at again.
-                    self.scripts.delimiters.open.insert(id, open);
-                    Delimited::Instead(at, line)
-                }
-            });
+            return Ok(self.ended(id, (key, is_due), (at, input), open));
         }
         open.searched = input.len().saturating_sub(FRAME_BYTES - 1);
         let is_strange = open.is_strange(input, &frame);
@@ -360,6 +339,37 @@ impl Engine {
         let dropped = if is_large { self.bound_open(now, id, run, &mut open) } else { 0 };
         self.scripts.delimiters.open.insert(id, open);
         Ok(Delimited::Open(dropped))
+    }
+
+    /// The delimiter stands at this place, and not right behind the first frame.
+    fn ended(
+        &mut self,
+        id: UpstreamId,
+        (key, is_due): (UpstreamKey, bool),
+        (at, input): (usize, &[u8]),
+        open: Open,
+    ) -> Delimited {
+        let tells = key.lane.tells();
+        let behind = open.first_ends.and_then(|end| input.get(end..at));
+        let are_pushes = if tells { are_telling_pushes } else { are_whole_pushes };
+        if !open.is_dropped && behind.is_some_and(are_pushes) {
+            return match is_due {
+                true if tells => Delimited::Pushes(at),
+                true => Delimited::Open(at),
+                false => Delimited::Sound,
+            };
+        }
+        if tells {
+            // Real pushes may stand in the text: whoever hears of changes over this connection is told that all changed.
+            self.drop_caches(key);
+        }
+        if is_due {
+            return Delimited::Open(at);
+        }
+        let line = in_one_line(&input[..at], &open);
+        // The client's place may have to wait for a buffer: then this is looked at again.
+        self.scripts.delimiters.open.insert(id, open);
+        Delimited::Instead(at, line)
     }
 
     /// A reply that waits for its end is its client's in the account. Nothing of one that nobody waits for is kept; returns the bytes dropped.
