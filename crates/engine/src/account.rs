@@ -381,14 +381,12 @@ impl Engine {
             // These charge the account.
             account, clients: _, upstreams: _, merges: _, assemblies: _,
             // These count by themselves, for clients.
-            parked, subscriptions, outside_bytes,
+            parked, subscriptions, asked, outside_bytes,
             // The same, for nobody in particular.
             pool, scripts, caches, slowlog, near, mirrors, elsewhere, policy, watches,
             // As many ids as there are clients or upstreams, or fewer.
             dirty_clients: _, dirty_upstreams: _, cork: _, topology_waiters: _, paused_clients: _, transfer_waiters: _,
             lease_waiters: _, resume: _, grants: _, roles: _, opening: _, deadlines: _, conn_clients: _, by_key: _, numbers: _, unblocks: _,
-            // One question of a client at a time, but for those in its transactions, and the answers to a few of them (`QUESTIONS_MAX`).
-            asked: _,
             // Given on in the turn in which they come.
             actions: _, notices: _,
             // One buffer each, of which a large one is given back (`POOLED_BUFFER_BYTES`, `SPANS_MAX`).
@@ -415,7 +413,8 @@ impl Engine {
             + policy.as_deref().map_or(0, |policy| policy.held_bytes())
             + watches.iter().map(|watch| watch.held_bytes()).sum::<usize>()
             + account.sums[Kind::Shared as usize];
-        let own = account.own() + parked.bytes() + subscriptions.bytes() + outside_bytes;
+        let counted = parked.bytes() + subscriptions.bytes() + asked.bytes() + outside_bytes;
+        let own = account.own() + counted;
         Holdings { own, common }
     }
 
@@ -520,6 +519,7 @@ impl Engine {
         self.merges.iter().for_each(|(_, merge)| add(merge.client, merge.held_bytes()));
         self.assemblies.iter().for_each(|one| add(one.client(), one.held_bytes()));
         self.parked.by_client().for_each(|(id, bytes)| add(id, bytes));
+        self.asked.by_client().for_each(|(id, bytes)| add(id, bytes));
         claims
     }
 

@@ -15,7 +15,7 @@ use crate::command::Learned;
 use crate::cork::Cork;
 use crate::dirty::DirtyUpstreams;
 use crate::elsewhere::Elsewhere;
-use crate::fleet::{Answer, Asked, Question, ReplyTo};
+use crate::fleet::{Answer, Question, ReplyTo};
 use crate::functions::Readers;
 use crate::grants::Grants;
 use crate::hotkeys::HotKeys;
@@ -39,6 +39,7 @@ use crate::peers::Peers;
 use crate::policy;
 use crate::pool::BufferPool;
 use crate::pubsub::Subscriptions;
+use crate::questions::OpenQuestions;
 use crate::scatter::Scratch;
 use crate::scripts::Scripts;
 use crate::settings::Settings;
@@ -338,7 +339,7 @@ pub struct Engine {
     pub(crate) deadlines: BTreeSet<(Time, UpstreamId)>,
     /// Who waits for a connection of its own.
     pub(crate) lease_waiters: Waiters<Use>,
-    pub(crate) asked: Vec<Asked>,
+    pub(crate) asked: OpenQuestions,
     /// Answers to EXEC that are being put together.
     pub(crate) assemblies: Assemblies,
     /// Waits that are to end (see `unblock`).
@@ -434,7 +435,7 @@ impl Engine {
             opening: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             lease_waiters: Waiters::default(),
-            asked: Vec::new(),
+            asked: OpenQuestions::default(),
             assemblies: Assemblies::default(),
             unblocks: Vec::new(),
             watches: Vec::new(),

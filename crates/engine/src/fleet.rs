@@ -20,6 +20,7 @@ use crate::mirror::{MirrorReport, ShadowReport};
 use crate::monitor::{Filter, Monitor};
 use crate::observed::Asking;
 use crate::policy;
+use crate::questions::Turn;
 use crate::report::{self, NodeReport};
 use crate::slowlog;
 use crate::stats::Stats;
@@ -483,6 +484,10 @@ pub struct Asked {
     pub protocol: Protocol,
     /// What to make of the answers.
     pub purpose: Purpose,
+    /// Its turn among those that wait to be asked, or that had it when it waited.
+    pub(crate) turn: Option<Turn>,
+    /// Bytes of it and of the question.
+    pub(crate) bytes: usize,
     /// For the slow log, when it is answered.
     pub(crate) noted: Option<slowlog::Noted>,
     /// For the access log and spans, when it is answered.

@@ -13,7 +13,7 @@
 //! long. For a HELLO that changes the protocol it is HELLO itself, as the server's answers behind it must be in that one. An
 //! answer that is to be put together is not cut through: it waits, within the client's hard bound, until it is whole.
 //!
-//! A SUBSCRIBE waits for the servers' word, and what stands behind it waits with it. Messages that come meanwhile go out behind the
+//! A SUBSCRIBE waits for the servers' word and a CLIENT LIST for that of all workers, and what stands behind it waits with it. Messages that come meanwhile go out behind the
 //! answer, for in RESP2 they look like one.
 //!
 //! Not here: what the commands do (`local`); the transaction itself (`transaction`).
@@ -98,7 +98,7 @@ pub(crate) struct Assembly {
     open: usize,
     /// Commands that are still to be done.
     due: VecDeque<(usize, Vec<u8>)>,
-    /// The one that waits for the servers' word on topics; those that are due wait with it.
+    /// The one that waits for the word of servers or of all workers; those that are due wait with it.
     waits: Option<usize>,
     /// The client wants no answer.
     is_mute: bool,
@@ -440,11 +440,15 @@ impl Engine {
             self.do_inside(now, id, Inside { seq, index }, &frame);
             let after = self.assembly(id, seq).map_or(before, |assembly| assembly.bytes);
             self.grants.slow.pay_inside(after.saturating_sub(before));
-            if self.waits_for_topics(id) {
-                if let Some(assembly) = self.assembly(id, seq) {
-                    assembly.waits = Some(index);
+            let is_open =
+                |one: &&mut Assembly| one.elements.get(index).is_some_and(Option::is_none);
+            if let Some(assembly) = self.assembly(id, seq).filter(is_open) {
+                let is_last = assembly.due.is_empty();
+                assembly.waits = Some(index).filter(|_| !is_last);
+                self.hold_for_answers(id);
+                if !is_last {
+                    return;
                 }
-                return;
             }
         }
         let keys = self.assembly(id, seq).map(|assembly| core::mem::take(&mut assembly.keys));

@@ -479,6 +479,7 @@ impl Engine {
         self.drop_errands(id);
         self.leave_all(id);
         self.forget_assemblies(id);
+        self.forget_questions(id);
         self.forget_waits(id);
         self.end_monitor(id);
         self.forget_judged(id);

@@ -495,7 +495,7 @@ impl Engine {
         if let Some(own) = own {
             let name = name_of(command, args);
             self.observe_own(now, now, own, (command, name), args);
-        } else if let Some(asked) = self.asked.last_mut().filter(|one| one.ticket >= next_ticket) {
+        } else if let Some(asked) = self.asked.newest_since(next_ticket) {
             let name = name_of(command, args);
             asked.observed = Some(Asking { began: now, command, name });
         }

@@ -292,7 +292,7 @@ impl Engine {
         client.access = Access::Nothing;
         client.user = self.settings.users.default_position();
         self.sweep.look_for_unknown(Time::default());
-        if self.asked.iter().any(|asked| asked.client == id) {
+        if self.asked.is_of(id) {
             // It removed itself, and gets the answer before it goes.
             self.tell_closed(id, CAUSE);
             self.begin_close(id);

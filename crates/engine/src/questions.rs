@@ -11,10 +11,12 @@
 //!
 //! Not here: the questions and their answers (`fleet`, `local`).
 //!
-//! Invariant: at most `QUESTIONS_MAX` questions of a worker are under way, and at most one CLIENT LIST.
+//! Invariant: at most `QUESTIONS_MAX` questions of a worker are under way, and at most one CLIENT LIST. No question waits for a client that is gone,
+//! unless it changes something.
 
 use crate::engine::{Action, Engine};
 use crate::fleet::{Answer, Asked, ConfigWish, Purpose, Question};
+use crate::ids::ClientId;
 use crate::limits::{
     ANSWER_BYTES_PER_US, ANSWER_CLIENTS_PER_US, LIST_PART, QUESTION_US, QUESTIONS_AHEAD_US,
     QUESTIONS_MAX, QUESTIONS_REST,
@@ -22,14 +24,82 @@ use crate::limits::{
 use crate::local::Call;
 use crate::shares::Group;
 use crate::time::Time;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
+use alloc::vec::Vec;
 
 /// Groups of which something is known though nothing of them waits.
 const GROUPS_KEPT: usize = 64;
 
 /// When it is the turn of a question: the round, and in it the order of arrival.
-type Turn = (u64, u64);
+pub(crate) type Turn = (u64, u64);
+
+/// What a question takes beside its words: in the maps, and while it waits.
+const ASKED_BYTES: usize = size_of::<Asked>() + size_of::<(Turn, (u64, Question))>() + 96;
+
+/// What each word of a question takes beside its bytes.
+const WORD_BYTES: usize = size_of::<String>() + 32;
+
+/// What clients asked and have no answer to, by ticket.
+#[derive(Debug, Default)]
+pub(crate) struct OpenQuestions {
+    all: BTreeMap<u64, Asked>,
+    /// The tickets of each client: one, and one for each of its transactions.
+    of: BTreeSet<(ClientId, u64)>,
+    bytes: usize,
+}
+
+impl OpenQuestions {
+    pub(crate) fn insert(&mut self, asked: Asked) {
+        self.bytes += asked.bytes;
+        self.of.insert((asked.client, asked.ticket));
+        self.all.insert(asked.ticket, asked);
+    }
+
+    pub(crate) fn get_mut(&mut self, ticket: u64) -> Option<&mut Asked> {
+        self.all.get_mut(&ticket)
+    }
+
+    /// The newest, if its ticket is this or a later one.
+    pub(crate) fn newest_since(&mut self, ticket: u64) -> Option<&mut Asked> {
+        self.all.range_mut(ticket..).next_back().map(|(_, asked)| asked)
+    }
+
+    pub(crate) fn remove(&mut self, ticket: u64) -> Option<Asked> {
+        let asked = self.all.remove(&ticket)?;
+        self.bytes -= asked.bytes;
+        self.of.remove(&(asked.client, ticket));
+        Some(asked)
+    }
+
+    /// Whether this client has any.
+    pub(crate) fn is_of(&self, client: ClientId) -> bool {
+        self.tickets(client).next().is_some()
+    }
+
+    fn tickets(&self, client: ClientId) -> impl Iterator<Item = u64> {
+        self.of.range((client, 0)..=(client, u64::MAX)).map(|(_, ticket)| *ticket)
+    }
+
+    /// Bytes of all of them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whose each is, and its bytes.
+    pub(crate) fn by_client(&self) -> impl Iterator<Item = (ClientId, usize)> {
+        self.all.values().map(|asked| (asked.client, asked.bytes))
+    }
+}
+
+/// Bytes of a question, and of what is to be made of the answers: both may have the words of the command.
+pub(crate) fn asked_bytes(question: &Question, purpose: &Purpose, args: &[&[u8]]) -> usize {
+    let words = match (question, purpose) {
+        (Question::List { ids: Some(ids), .. }, Purpose::List) => ids.capacity() * size_of::<u64>(),
+        _ => args.iter().map(|word| 2 * (word.len() + WORD_BYTES)).sum(),
+    };
+    ASKED_BYTES + words
+}
 
 /// Questions that wait. Each has the round after the last one of its group, so that one of another group waits for one question of
 /// each group and not for thousands of one.
@@ -41,8 +111,9 @@ pub(crate) struct Questions {
     /// The round of the last question that was given on.
     round: u64,
     came: u64,
-    /// How many of those that wait are CLIENT LIST.
-    lists: usize,
+    /// How many were given on and are not answered, and how many of these are CLIENT LIST.
+    under_way: usize,
+    lists_under_way: usize,
     /// Until then the time belongs to other requests, as the last answers took so long.
     paid_at: Time,
     /// No question is given on before this.
@@ -50,26 +121,47 @@ pub(crate) struct Questions {
 }
 
 impl Questions {
-    fn enter(&mut self, group: Group, ticket: u64, question: Question) {
+    fn enter(&mut self, group: Group, ticket: u64, question: Question) -> Turn {
         let round = self.last.get(&group).map_or(self.round, |last| *last.max(&self.round)) + 1;
         self.came += 1;
-        self.lists += usize::from(is_list(&question));
         self.waiting.insert((round, self.came), (ticket, question));
         self.last.insert(group, round);
         if self.last.len() > 2 * self.waiting.len() + GROUPS_KEPT {
             self.last.retain(|_, last| *last > self.round);
         }
+        (round, self.came)
     }
 
-    fn next_is_list(&self) -> Option<bool> {
-        self.waiting.first_key_value().map(|(_, (_, question))| is_list(question))
+    /// Whether the first that waits may be given on.
+    fn is_next_free(&self) -> bool {
+        let is_free = |question| !is_list(question) || self.lists_under_way == 0;
+        let first = self.waiting.first_key_value();
+        self.rests_until.is_none()
+            && self.under_way < QUESTIONS_MAX
+            && first.is_some_and(|(_, (_, question))| is_free(question))
     }
 
     fn take(&mut self) -> Option<(u64, Question)> {
         let ((round, _), (ticket, question)) = self.waiting.pop_first()?;
         self.round = round;
-        self.lists -= usize::from(is_list(&question));
+        self.under_way += 1;
+        self.lists_under_way += usize::from(is_list(&question));
         Some((ticket, question))
+    }
+
+    /// One that was given on is answered.
+    fn end(&mut self, is_list: bool) {
+        self.under_way -= 1;
+        self.lists_under_way -= usize::from(is_list);
+    }
+
+    /// Nobody waits for this one any more. Whether it goes: one that changes something keeps its turn.
+    fn forget(&mut self, turn: Turn) -> bool {
+        let goes = self.waiting.get(&turn).is_some_and(|(_, question)| only_reads(question));
+        if goes {
+            self.waiting.remove(&turn);
+        }
+        goes
     }
 
     /// Answers took so long: others have their time before the next question.
@@ -90,48 +182,45 @@ impl Questions {
 impl Engine {
     /// A question of this ticket stands in the line of its client's group.
     pub(crate) fn ask_workers(&mut self, ticket: u64, question: Question) {
-        let asked = self.asked.iter().rev().find(|asked| asked.ticket == ticket);
-        let client = asked.and_then(|asked| self.clients.get(asked.client));
+        let Some(asked) = self.asked.get_mut(ticket) else { return };
+        let client = self.clients.get(asked.client);
         let group =
             client.map_or(Group::default(), |client| Group::of(client, &self.settings.users));
-        self.grants.questions.enter(group, ticket, question);
+        asked.turn = Some(self.grants.questions.enter(group, ticket, question));
         self.ask_next();
     }
 
     /// Whether an earlier question of this client is open. Answers, of which some are large, do not pile up.
     pub(crate) fn waits_for_answer(&self, call: &Call<'_>) -> bool {
-        call.inside.is_none() && self.asked.iter().any(|asked| asked.client == call.id)
+        call.inside.is_none() && self.asked.is_of(call.id)
     }
 
     /// Gives questions on, as many as may be under way.
     fn ask_next(&mut self) {
-        while self.grants.questions.rests_until.is_none()
-            && let Some(is_list) = self.grants.questions.next_is_list()
+        while self.grants.questions.is_next_free()
+            && let Some((ticket, question)) = self.grants.questions.take()
         {
-            let open = |asked: &&Asked| !asked.waits_for_servers();
-            let waiting = self.grants.questions.waiting.len();
-            let under_way = self.asked.iter().filter(open).count() - waiting;
-            let lists = self.asked.iter().filter(|asked| is_of_list(asked)).count()
-                - self.grants.questions.lists;
-            if under_way >= QUESTIONS_MAX || (is_list && lists > 0) {
-                return;
-            }
-            let Some((ticket, question)) = self.grants.questions.take() else { return };
-            if !self.drop_unwanted_question(ticket, &question) {
-                self.actions.push_back(Action::Ask(ticket, question));
-            }
+            self.actions.push_back(Action::Ask(ticket, question));
         }
     }
 
-    /// A question that changes nothing is not asked for a client that is gone.
-    fn drop_unwanted_question(&mut self, ticket: u64, question: &Question) -> bool {
-        let at = self.asked.iter().position(|asked| asked.ticket == ticket);
-        let Some(at) = at.filter(|_| only_reads(question)) else { return false };
-        let is_gone = self.clients.get(self.asked[at].client).is_none();
-        if is_gone {
-            self.asked.swap_remove(at);
+    /// The answers to this question are there; whose it was.
+    pub(crate) fn take_answered(&mut self, ticket: u64) -> Option<Asked> {
+        let asked = self.asked.remove(ticket)?;
+        self.grants.questions.end(is_of_list(&asked));
+        Some(asked)
+    }
+
+    /// The client is gone: what it asked and nobody was asked yet is not asked, if it changes nothing.
+    pub(crate) fn forget_questions(&mut self, id: ClientId) {
+        let tickets: Vec<u64> = self.asked.tickets(id).collect();
+        for ticket in tickets {
+            let Some(asked) = self.asked.get_mut(ticket) else { continue };
+            let (waits, turn) = (asked.waits_for_servers(), asked.turn);
+            if waits || turn.is_some_and(|turn| self.grants.questions.forget(turn)) {
+                self.asked.remove(ticket);
+            }
         }
-        is_gone
     }
 
     /// A question was answered with so many bytes.
@@ -161,10 +250,15 @@ impl Engine {
     /// When the queue of questions and their askers disagree.
     pub(crate) fn check_questions(&self) {
         let questions = &self.grants.questions;
-        let is_asked = |ticket: u64| self.asked.iter().any(|asked| asked.ticket == ticket);
-        assert!(questions.waiting.values().all(|(ticket, _)| is_asked(*ticket)));
-        let lists = questions.waiting.values().filter(|(_, question)| is_list(question)).count();
-        assert_eq!(questions.lists, lists);
+        let open = &self.asked;
+        assert!(questions.waiting.values().all(|(ticket, _)| open.all.contains_key(ticket)));
+        let asked = open.all.values().filter(|asked| !asked.waits_for_servers()).count();
+        assert_eq!(asked, questions.waiting.len() + questions.under_way, "questions under way");
+        let waiting = questions.waiting.values().filter(|(_, question)| is_list(question)).count();
+        let lists = open.all.values().filter(|asked| is_of_list(asked)).count();
+        assert_eq!(lists, waiting + questions.lists_under_way, "lists under way");
+        assert_eq!(open.bytes, open.all.values().map(|asked| asked.bytes).sum::<usize>());
+        assert_eq!(open.of.len(), open.all.len());
     }
 }
 

@@ -53,7 +53,7 @@ pub const WAITS: [&str; 9] = [
     "drained", "upstream", "output", "paused", "topology", "transfer", "lease", "delayed", "mirror",
 ];
 
-/// Where bytes are held, in the order of [`Report::memory`]: for clients, on the way to servers and from them, in spare buffers, in requests that
+/// Where bytes are held, in the order of [`Report::memory`]: for clients and what they ask all workers, on the way to servers and from them, in spare buffers, in requests that
 /// were sent and are not answered, in those that wait for another server, in known scripts, in names of topics, in names of keys that clients cache,
 /// in the slow log, in replies that are kept, in collected parts of replies, in answers to EXEC, for mirrors, for read targets, for policies, in lines of MONITOR
 /// on their way to other workers, for connections with TLS. All of it counts against `Limits::memory_max_bytes` (see `account`).
@@ -308,7 +308,8 @@ impl Engine {
             own + common - up.out.kept_bytes()
         };
         [
-            self.clients.iter().map(|(_, client)| client.held_bytes()).sum(),
+            self.clients.iter().map(|(_, client)| client.held_bytes()).sum::<usize>()
+                + self.asked.bytes(),
             self.of_servers().map(of_upstream).sum(),
             self.pool.bytes(),
             self.of_servers().map(|up| up.out.kept_bytes()).sum(),

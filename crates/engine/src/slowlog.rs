@@ -244,7 +244,7 @@ impl Engine {
         let Some(client) = self.clients.get(id) else { return };
         let identity = (client.identity.addr.clone(), client.identity.name.clone());
         let noted = Noted { at: now, args: cut(args), identity };
-        match self.asked.last_mut().filter(|asked| asked.ticket >= ticket) {
+        match self.asked.newest_since(ticket) {
             Some(asked) => asked.noted = Some(noted),
             None => self.enter_noted(noted),
         }

@@ -28,7 +28,7 @@ use crate::fleet::{Answer, Asked, ProcessFacts, Purpose, Question, ReplyTo, Repo
 use crate::ids::ClientId;
 use crate::inside::Inside;
 use crate::pubsub::Kind;
-use crate::questions::only_reads;
+use crate::questions::{asked_bytes, only_reads};
 use crate::reject;
 use crate::request::Step;
 use crate::route::Known;
@@ -310,8 +310,9 @@ impl Engine {
         }
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        let (client, noted, observed) = (call.id, None, None);
-        self.asked.push(Asked {
+        let bytes = asked_bytes(&question, &purpose, call.args);
+        let (client, turn, noted, observed) = (call.id, None, None, None);
+        let asked = Asked {
             ticket,
             client,
             seq,
@@ -319,10 +320,14 @@ impl Engine {
             silent,
             protocol,
             purpose,
+            turn,
+            bytes,
             noted,
             observed,
-        });
-        if self.asked.last().is_some_and(|asked| !asked.waits_for_servers()) {
+        };
+        let waits = asked.waits_for_servers();
+        self.asked.insert(asked);
+        if !waits {
             self.ask_workers(ticket, question);
         }
         Step::Done
@@ -409,8 +414,7 @@ impl Engine {
         answers: Vec<Answer>,
         facts: &ProcessFacts,
     ) {
-        let Some(at) = self.asked.iter().position(|asked| asked.ticket == ticket) else { return };
-        let asked = self.asked.swap_remove(at);
+        let Some(asked) = self.take_answered(ticket) else { return };
         let reply_bytes = self.make_reply(now, asked, answers, facts);
         self.pay_question(now, reply_bytes);
     }

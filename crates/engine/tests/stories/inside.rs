@@ -98,6 +98,35 @@ fn a_long_transaction_of_them_leaves_other_clients_their_turn() {
     }
 }
 
+// Found by an attack: all questions of a transaction were asked at once, whatever was open.
+#[test]
+fn the_questions_of_a_transaction_are_asked_one_by_one() {
+    const COUNT: usize = 20;
+    let mut story = Story::new();
+    story.client("a").says("MULTI");
+    story.conn(1).gets("MULTI").answers("+OK");
+    let lens = request("SLOWLOG LEN").repeat(COUNT - 2);
+    story.client("a").sends(&lens).says(["CLIENT SETNAME behind", "CLIENT LIST"]);
+    let queued = story.conn(1).takes_requests();
+    story.conn(1).sends("+QUEUED\r\n".repeat(queued).as_bytes());
+    story.client("a").takes();
+    story.holds_questions();
+    story.client("a").says(["EXEC", "CLIENT GETNAME", "SLOWLOG LEN"]);
+    story.conn(1).gets("EXEC");
+    story.conn(1).sends(format!("*{COUNT}\r\n{}", "$0\r\n\r\n".repeat(COUNT)).as_bytes());
+    for _ in 0..COUNT - 1 {
+        assert_eq!(story.questions_open(), 1, "of one client");
+        assert_eq!(story.client("a").takes_text(), "");
+        story.workers_answer_open();
+    }
+    let text = story.client("a").takes_text();
+    let begin = format!("*{COUNT}\r\n{}+OK\r\n$", ":0\r\n".repeat(COUNT - 2));
+    assert!(text.starts_with(&begin) && text.contains(" name=behind "), "{text}");
+    assert!(text.ends_with("$6\r\nbehind\r\n"), "{text}");
+    story.workers_answer();
+    story.client("a").gets(":0");
+}
+
 // Found by an attack: the error of a command that is refused here was decided before the EXEC in front of it.
 #[test]
 fn nothing_behind_exec_is_decided_before_its_reply() {

@@ -316,6 +316,37 @@ fn names_of_many_clients() {
     serves(&mut story);
 }
 
+// Found by an attack: questions to all workers were in no account, and those of clients that had left stayed.
+#[test]
+fn questions_to_all_workers() {
+    const WORDS: usize = 60;
+    let mut story = Story::new();
+    tight(&mut story);
+    story.holds_questions();
+    let many = request(&format!("INFO server{}", format!(" {}", "x".repeat(500)).repeat(WORDS)));
+    for n in 0..10 {
+        story.client(&format!("small{n}")).says("SLOWLOG LEN");
+    }
+    let small = of_kind(&story, "clients");
+    for n in 0..10 {
+        story.client(&format!("c{n}")).sends(&many);
+    }
+    let all = of_kind(&story, "clients");
+    assert!(all > small + 10 * WORDS * 500, "{small} {all}");
+    for n in 0..10 {
+        story.client(&format!("c{n}")).dies();
+    }
+    let left = of_kind(&story, "clients");
+    assert!(left <= small, "{left} bytes of {small} are left");
+    for n in 10..100 {
+        story.client(&format!("c{n}")).sends(&many);
+        story.after_ms(20);
+        fits(&story);
+    }
+    assert!(story.was_told(TOLD));
+    story.client("small0").is_open();
+}
+
 #[test]
 fn half_requests_of_many_clients() {
     let mut story = Story::new();

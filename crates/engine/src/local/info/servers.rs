@@ -216,7 +216,7 @@ impl Engine {
         let ticket = self.next_ticket;
         let wish = InfoWish { sections, waits: true, ..InfoWish::default() };
         let step = self.ask(call, Question::Report, Purpose::Info(wish.into()));
-        let Some(asked) = self.asked.iter().find(|asked| asked.ticket == ticket) else {
+        let Some(asked) = self.asked.get_mut(ticket) else {
             return step;
         };
         if ways.is_empty() {
@@ -243,7 +243,7 @@ impl Engine {
     /// All primaries have answered, or will not.
     pub(crate) fn servers_told(&mut self, ticket: u64, mut summary: Summary) {
         summary.unanswered += usize::from(self.router.uncovered().is_some());
-        let asked = self.asked.iter_mut().find(|asked| asked.ticket == ticket);
+        let asked = self.asked.get_mut(ticket);
         let Some(Purpose::Info(wish)) = asked.map(|asked| &mut asked.purpose) else { return };
         wish.waits = false;
         wish.servers = Some(summary);
