@@ -372,7 +372,8 @@ fn options_are_shown_and_changed_and_written() {
     // Taken back, what the file says counts again.
     assert_eq!(looked.patch("/config", &json!({"timeouts.request_ms": null})).0, 200);
     assert_eq!(looked.option("timeouts.request_ms")["value"], 123);
-    fs::write(&file, written.replace("123", "77")).expect("the file");
+    let edited = written.replace("request_ms = 123", "request_ms = 77");
+    fs::write(&file, edited).expect("the file");
     let (status, changes) = looked.post("/config/reload");
     let expected = json!([{"name": "timeouts.request_ms", "old": "123", "new": "77"}]);
     assert_eq!((status, &changes["changes"]), (200, &expected));
