@@ -360,14 +360,14 @@ impl Engine {
             };
         }
         if tells {
-            // Real pushes may stand in the text: whoever hears of changes over this connection is told that all changed.
+            // The text may hold real pushes, so respool tells all clients that hear of changes over this connection that all keys changed.
             self.drop_caches(key);
         }
         if is_due {
             return Delimited::Open(at);
         }
         let line = in_one_line(&input[..at], &open);
-        // The client's place may have to wait for a buffer: then this is looked at again.
+        // The request may have to wait for its buffer. respool then looks at the text again.
         self.scripts.delimiters.open.insert(id, open);
         Delimited::Instead(at, line)
     }
@@ -427,7 +427,7 @@ impl Engine {
         }
     }
 
-    /// A reply of which a part went out or was dropped has no end: a client that has the part can only be closed, and whatever else waits for the reply gets an error.
+    /// A reply of which a part went out or was dropped has no end. respool closes the client that has the part; a merge and respool's own command get an error.
     fn end_endless(&mut self, now: Time, id: UpstreamId, run: &Run) {
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.scanner = ReplyScanner::default();
@@ -512,11 +512,11 @@ fn are_due(mut input: &[u8], due: impl Iterator<Item = Due>, mut holds_text: boo
         }
         holds_text |= matches!(due, Due::Text) && text_at.is_some();
     }
-    // One more line would be a text's, and the second word's answer somebody else's reply.
+    // A further line would belong to a text, and the answer to the second word would reach another request.
     input.starts_with(b"-") && memmem::find(input, b"\r\n").is_none()
 }
 
-/// The place of the first line in this frame whose text may break.
+/// The place of the first line in this frame that may hold line breaks.
 fn text_in(frame: &[u8]) -> Option<usize> {
     let begins_line = |at: &usize| matches!(frame.get(*at), Some(b'-' | b'+'));
     let mut lines = memmem::find_iter(frame, b"\r\n").map(|at| at + 2);
@@ -529,7 +529,7 @@ fn holds_push(reply: &[u8]) -> bool {
     is_list && memmem::find(reply, wire::BEGIN).is_some()
 }
 
-/// Whether nothing but whole pushes of any kind stands here: a server may tell a connection that its keys are tracked for nobody any more.
+/// True if these bytes are whole pushes of any kind. A server sends `tracking-redir-broken` on connections that do not tell of changes.
 fn are_whole_pushes(mut bytes: &[u8]) -> bool {
     while bytes.starts_with(b">") {
         match ReplyScanner::default().scan(bytes) {

@@ -484,9 +484,9 @@ pub struct Asked {
     pub protocol: Protocol,
     /// What to make of the answers.
     pub purpose: Purpose,
-    /// Its turn among those that wait to be asked, or that had it when it waited.
+    /// The question's turn among the questions that wait, kept after the question was asked.
     pub(crate) turn: Option<Turn>,
-    /// Bytes of it and of the question.
+    /// Bytes of this record and of the question.
     pub(crate) bytes: usize,
     /// For the slow log, when it is answered.
     pub(crate) noted: Option<slowlog::Noted>,

@@ -13,7 +13,7 @@
 //! long. For a HELLO that changes the protocol it is HELLO itself, as the server's answers behind it must be in that one. An
 //! answer that is to be put together is not cut through: it waits, within the client's hard bound, until it is whole.
 //!
-//! A SUBSCRIBE waits for the servers' word and a CLIENT LIST for that of all workers, and what stands behind it waits with it. Messages that come meanwhile go out behind the
+//! A SUBSCRIBE waits for the servers' confirmation and a CLIENT LIST for the answers of all workers; the commands behind it wait, too. Messages that come meanwhile go out behind the
 //! answer, for in RESP2 they look like one.
 //!
 //! Not here: what the commands do (`local`); the transaction itself (`transaction`).
@@ -98,7 +98,7 @@ pub(crate) struct Assembly {
     open: usize,
     /// Commands that are still to be done.
     due: VecDeque<(usize, Vec<u8>)>,
-    /// The one that waits for the word of servers or of all workers; those that are due wait with it.
+    /// The command that waits for servers or for all workers; the commands that are due wait with it.
     waits: Option<usize>,
     /// The client wants no answer.
     is_mute: bool,

@@ -556,7 +556,7 @@ pub const POLICY_NAMES_MAX: usize = 256;
 /// Users of the proxy. `ACL SETUSER` of one more is refused, and a file with more is wrong.
 pub const USERS_MAX: usize = 16_384;
 
-/// Selectors of one user. A request is compared with one after the other until one allows it, each of its keys with each.
+/// Selectors of one user. respool compares all keys of a request with one selector after the other until a selector allows the request.
 pub const ACL_SELECTORS_MAX: usize = 64;
 
 /// Patterns of keys and channels of one user, and of each of its selectors.

@@ -34,13 +34,13 @@ const GROUPS_KEPT: usize = 64;
 /// When it is the turn of a question: the round, and in it the order of arrival.
 pub(crate) type Turn = (u64, u64);
 
-/// What a question takes beside its words: in the maps, and while it waits.
+/// Bytes of a question beside its words, in the maps and while the question waits.
 const ASKED_BYTES: usize = size_of::<Asked>() + size_of::<(Turn, (u64, Question))>() + 96;
 
-/// What each word of a question takes beside its bytes.
+/// Bytes of each word of a question beside the text.
 const WORD_BYTES: usize = size_of::<String>() + 32;
 
-/// What clients asked and have no answer to, by ticket.
+/// Questions of clients without an answer, by ticket.
 #[derive(Debug, Default)]
 pub(crate) struct OpenQuestions {
     all: BTreeMap<u64, Asked>,
@@ -72,7 +72,7 @@ impl OpenQuestions {
         Some(asked)
     }
 
-    /// Whether this client has any.
+    /// True if this client has an open question.
     pub(crate) fn is_of(&self, client: ClientId) -> bool {
         self.tickets(client).next().is_some()
     }
@@ -86,7 +86,7 @@ impl OpenQuestions {
         self.bytes
     }
 
-    /// Whose each is, and its bytes.
+    /// The client and the bytes of each question.
     pub(crate) fn by_client(&self) -> impl Iterator<Item = (ClientId, usize)> {
         self.all.values().map(|asked| (asked.client, asked.bytes))
     }
@@ -111,7 +111,7 @@ pub(crate) struct Questions {
     /// The round of the last question that was given on.
     round: u64,
     came: u64,
-    /// How many were given on and are not answered, and how many of these are CLIENT LIST.
+    /// Questions that were given on and are not answered, and the CLIENT LISTs among them.
     under_way: usize,
     lists_under_way: usize,
     /// Until then the time belongs to other requests, as the last answers took so long.
@@ -155,7 +155,7 @@ impl Questions {
         self.lists_under_way -= usize::from(is_list);
     }
 
-    /// Nobody waits for this one any more. Whether it goes: one that changes something keeps its turn.
+    /// The client of this question is gone. Returns true if the question is removed; a question that changes something keeps its turn.
     fn forget(&mut self, turn: Turn) -> bool {
         let goes = self.waiting.get(&turn).is_some_and(|(_, question)| only_reads(question));
         if goes {
@@ -204,14 +204,14 @@ impl Engine {
         }
     }
 
-    /// The answers to this question are there; whose it was.
+    /// Removes a question whose answers are there, and returns it.
     pub(crate) fn take_answered(&mut self, ticket: u64) -> Option<Asked> {
         let asked = self.asked.remove(ticket)?;
         self.grants.questions.end(is_of_list(&asked));
         Some(asked)
     }
 
-    /// The client is gone: what it asked and nobody was asked yet is not asked, if it changes nothing.
+    /// The client is gone. respool drops its questions that wait and change nothing.
     pub(crate) fn forget_questions(&mut self, id: ClientId) {
         let tickets: Vec<u64> = self.asked.tickets(id).collect();
         for ticket in tickets {

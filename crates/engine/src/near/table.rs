@@ -86,7 +86,7 @@ struct Entry {
     visited: bool,
     /// The next one in its list.
     next: u32,
-    /// Where it stands in the list of its connection.
+    /// The place of the entry in the list of its connection.
     listed: u32,
 }
 
@@ -129,7 +129,7 @@ pub(super) struct Table {
     heads: Vec<u32>,
     /// Which entries are of a key. In one order, so that an entry of a key that thousands are of goes as fast as any.
     by_key: BTreeSet<(u64, u32)>,
-    /// Which entries were read over a connection. A node, and so each connection, can be lost as often as a client likes.
+    /// The entries that were read over each connection. Clients can make connections end as often as they like.
     read_over: BTreeMap<(NodeId, UpstreamId), Vec<u32>>,
     asked: BTreeMap<(UpstreamId, u64), u32>,
     /// Reads that went to the server though their reply is kept or on its way, by their places; the hash of each.
@@ -380,7 +380,7 @@ impl Table {
         numbers.into_iter().map(|at| u64::from(self.remove(at as usize))).sum()
     }
 
-    /// The entries of this list go. How many went.
+    /// Removes the entries of this list. Returns how many they were.
     fn drop_listed(&mut self, of: (NodeId, UpstreamId)) -> u64 {
         // From the end, where nothing takes the place of one that goes.
         let numbers = self.read_over.get(&of).cloned().unwrap_or_default();

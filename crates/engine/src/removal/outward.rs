@@ -68,9 +68,9 @@ pub(super) struct Replies {
 enum Large {
     #[default]
     No,
-    /// Its begin was dropped, and so is what comes of it.
+    /// The begin of the reply was dropped, and respool drops the rest as it comes.
     Drops,
-    /// All but its last byte was dropped. That byte stands for it until the reply in its place was taken.
+    /// The reply was dropped up to its last byte. The last byte stays until the engine took the reply in its place.
     Dropped,
 }
 

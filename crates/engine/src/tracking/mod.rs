@@ -108,10 +108,10 @@ pub(crate) struct Caches {
     /// Clients that could not be told of changes before they took RESP3. Nobody knows what they read and what has changed since: they are told to
     /// drop all as soon as the servers tell of changes.
     were_deaf: BTreeSet<ClientId>,
-    /// A client is being told what waited for its replies. Each message settles the client that gets it, which may be due for more: none is told in there,
-    /// or each message would lie one call deeper than the one before.
+    /// respool is telling a client the changes that waited for its replies. A message settles the client that gets it, and that client may be due for more.
+    /// respool tells those in a loop, as each message would lie one call deeper otherwise.
     is_telling: bool,
-    /// Clients that were settled meanwhile: they come next.
+    /// Clients that were settled meanwhile, which come next.
     settled: BTreeSet<ClientId>,
 }
 

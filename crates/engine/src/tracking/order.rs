@@ -72,7 +72,7 @@ struct Later {
 }
 
 impl Later {
-    /// Each key counts, also one whose name others hold: all of them go into the message.
+    /// Bytes of the entry. Shared names of keys count in full, as the message holds all of them.
     fn bytes(&self) -> usize {
         let keys: usize = match &self.changed {
             Changed::Keys(keys) => keys.iter().map(|key| key.len() + size_of::<Name>()).sum(),
