@@ -206,7 +206,7 @@ pub struct Facade {
 /// How long things may take. The unit is the end of each name; 0 means "no limit" where the field says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From the start of a connect to the server's answer to our greeting.
+    /// From the start of a connect to the server's answer to our greeting; a server to which a shared connection stands has `request_ms` for the greeting.
     pub connect_ms: u64,
     /// From a request's sending to its reply. 0: no limit.
     pub request_ms: u64,

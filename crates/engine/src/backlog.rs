@@ -19,7 +19,7 @@
 
 use crate::client::{Client, ReplyMode};
 use crate::engine::Engine;
-use crate::ids::{ClientId, ClientKind, Slab, UpstreamId};
+use crate::ids::{ClientId, ClientKind, NodeId, Slab, UpstreamId};
 use crate::large_replies::LARGE_CONN;
 use crate::limits::{
     BACKLOG_BYTES, BACKLOG_RUNS_MAX, DESERTED_BYTES, EQUAL_LOOKS_MAX, MOVED_BYTES_MAX,
@@ -150,14 +150,22 @@ impl Engine {
         from.is_some_and(|from| from.relief == Some(id) && !from.inflight.is_empty())
     }
 
-    /// Whether this connection, which has not greeted yet, is for what servers answer also while a script runs there, whoever's script it is: they do so
-    /// from `busy-reply-threshold` on, which is 5 seconds, and until then greet nobody. It is waited for as long as for a reply.
-    pub(crate) fn is_behind_a_script(&self, now: Time, id: UpstreamId) -> bool {
+    /// Whether this connection, which is connected and has not greeted yet, is waited for as long as for a reply (`timeouts.request_ms`): a server greets
+    /// nobody while a script or another slow command keeps it busy, and a client without a proxy would wait for it. That the server lives is known
+    /// from a shared connection to it that stands; one that owes a reply for too long is lost, and then new ones have `timeouts.connect_ms` again.
+    /// Connections for what servers answer while a script runs (from `busy-reply-threshold` on, 5 seconds) are waited for in any case.
+    pub(crate) fn may_greet_late(&self, now: Time, id: UpstreamId) -> bool {
         let Some(upstream) = self.upstreams.get(id) else { return false };
         let request_ms = self.settings.timeouts.request_ms;
         let connected_at = upstream.progress_at;
-        upstream.key.lane == Lane::Control
-            && (request_ms == 0 || now < connected_at.plus_ms(request_ms))
+        (request_ms == 0 || now < connected_at.plus_ms(request_ms))
+            && (upstream.key.lane == Lane::Control || self.has_shared_connection(upstream.key.node))
+    }
+
+    /// Whether a shared connection to this node stands.
+    fn has_shared_connection(&self, node: NodeId) -> bool {
+        let is_ready = |id| self.upstreams.get(id).is_some_and(Upstream::is_ready);
+        self.nodes.get(node).is_some_and(|node| node.all_shared().any(is_ready))
     }
 
     /// It is given as long again.

@@ -340,7 +340,7 @@ pub struct Limits {
 /// Configured times, in milliseconds.
 #[derive(Clone, Debug)]
 pub struct Timeouts {
-    /// From the begin of a connect to its end, and again for the greeting.
+    /// From the begin of a connect to the end of the greeting; where a shared connection to the server stands, the greeting has `request_ms`.
     pub connect_ms: u64,
     /// An upstream that owes a reply and gives nothing for this time is closed (0: never).
     pub request_ms: u64,

@@ -236,7 +236,7 @@ impl Engine {
             State::Idle => {}
             State::Down(_) => self.connect(now, id),
             State::Connecting(_) => self.fail_upstream(now, id, "connect: timed out", None),
-            State::Greeting(_) if self.is_relief(id) || self.is_behind_a_script(now, id) => {
+            State::Greeting(_) if self.is_relief(id) || self.may_greet_late(now, id) => {
                 self.greets_later(now, id);
             }
             State::Greeting(_) => self.fail_upstream(now, id, "the greeting timed out", None),

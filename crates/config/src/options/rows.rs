@@ -371,7 +371,8 @@ const REST: &[OptionSpec] = &[
     OptionSpec::for_trusted_clients(
         "timeouts.connect_ms",
         "Time for a connect, including the server's answer to our greeting",
-        "",
+        "Where a shared connection to the server stands, a new one is given `timeouts.request_ms` for the greeting: a server that a script or \
+         a slow command keeps busy greets nobody meanwhile.",
         ms(1, HOUR_MS, |d| &mut d.config.timeouts.connect_ms),
     ),
     OptionSpec::for_clients(

@@ -120,6 +120,57 @@ fn a_greeting_that_gets_no_answer_times_out() {
     story.conn(1).is_closed();
 }
 
+/// A story in which a server has just answered a request, and now greets nobody, as while a script runs.
+fn busy_server() -> Story {
+    let mut story = Story::new();
+    story.client("s").says("GET k");
+    story.conn(1).gets("GET k").answers("nil");
+    story.client("s").gets("nil").says("EVAL long 0");
+    story.conn(1).gets("EVAL long 0");
+    story.servers_are_busy(true);
+    story
+}
+
+#[test]
+fn whoever_needs_a_new_connection_to_a_busy_server_waits_as_it_would_directly() {
+    for line in ["BLPOP list 0", "WATCH k", "SELECT 3", "subscribe news"] {
+        let mut story = busy_server();
+        story.client("a").says(line);
+        story.after_ms(9_900).client("a").gets_nothing().is_open();
+        assert_eq!(story.connects_made(), 2, "{line}");
+        story.servers_are_busy(false);
+        if line == "SELECT 3" {
+            story.client("a").gets("+OK");
+        } else {
+            story.conn(2).gets(line);
+        }
+    }
+}
+
+#[test]
+fn a_greeting_is_not_awaited_for_longer_than_a_reply() {
+    let mut story = Story::new();
+    story.client("s").says("GET k");
+    story.conn(1).gets("GET k").answers("nil");
+    story.servers_are_busy(true);
+    story.client("a").says("WATCH k");
+    story.after_ms(9_999).client("a").gets_nothing().is_open();
+    story.after_ms(1);
+    story.client("a").gets("-ERR respool: upstream 127.0.0.1:6379: the greeting timed out");
+    story.conn(2).is_closed();
+}
+
+#[test]
+fn a_server_that_left_a_request_without_a_reply_has_to_greet_at_once_again() {
+    let mut story = busy_server();
+    // The script's reply is overdue behind 10,000 ms, and the connection is closed.
+    story.after_ms(9_500);
+    story.client("a").says("WATCH k");
+    story.after_ms(499).client("a").gets_nothing().is_open();
+    story.after_ms(501);
+    story.client("a").gets("-ERR respool: upstream 127.0.0.1:6379: the greeting timed out");
+}
+
 #[test]
 fn commands_that_the_table_does_not_know_are_learnt() {
     let mut story = Story::new();
