@@ -488,7 +488,7 @@ impl Engine {
         let Some(mut lease) = client.lease.take() else { return false };
         let mirrored = lease.mirrored.take();
         let selected = lease.db_after.filter(|_| lease.done);
-        let unclean = lease.unclean || selected.is_some_and(|db| db != client.db);
+        let unclean = lease.unclean;
         let (protocol, db) = (client.protocol, selected.unwrap_or(client.db));
         self.take_way(id, protocol, db);
         self.account_rest(id);

@@ -345,10 +345,8 @@ impl Engine {
             (_, Some(place)) => self.bind(now, wish, place),
             (_, None) => self.keep_unsent(wish),
         };
-        if let (Step::Done, Some(db)) = (&step, selected)
-            && let Some(lease) = self.clients.get_mut(wish.id).and_then(|c| c.lease.as_mut())
-        {
-            lease.db_after = Some(db);
+        if step == Step::Done && wish.row == Some(ids::SELECT) {
+            self.note_selected(wish.id, selected);
         }
         let writes = self.writes(wish.row, wish.args);
         if step == Step::Done
@@ -387,6 +385,15 @@ impl Engine {
                 Err(self.refuse_failure(wish, &error))
             }
         }
+    }
+
+    /// A SELECT became part of a transaction; `selected` is where it leads, if that is known. Whatever the server makes of it, nobody else gets this
+    /// connection: it may be in another database than those that wait for a client.
+    fn note_selected(&mut self, id: ClientId, selected: Option<u32>) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(lease) = client.lease.as_mut() else { return };
+        lease.unclean |= selected != Some(client.db);
+        lease.db_after = selected.or(lease.db_after);
     }
 
     /// The server's answer to EXEC begins: with an array it was done.

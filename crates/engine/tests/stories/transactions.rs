@@ -430,9 +430,8 @@ fn select_inside_counts_when_exec_was_done() {
     for (end, answer) in [("EXEC", ABORT), ("DISCARD", "+OK"), ("EXEC", "*-1\r\n")] {
         let (mut story, conn) = after_select(end, answer);
         assert_eq!(story.conn(conn).key().db, 0, "{end} {answer}");
-        // It is as it was, and serves the next one.
-        story.client("b").says("MULTI");
-        story.conn(1).gets("MULTI");
+        // Whatever became of it, nobody else gets the connection.
+        story.conn(1).is_closed();
     }
 }
 
@@ -460,6 +459,32 @@ fn on_a_cluster_select_inside_is_the_servers_error() {
     story.node_conn("n2", 2).gets("EXEC").answers(done);
     story.client("a").gets(["+OK", QUEUED, QUEUED, done]).says("GET b4");
     story.node_conn("n2", 1).gets("GET b4");
+}
+
+// Valkey 9 may have several databases in a cluster.
+#[test]
+fn a_connection_in_another_database_of_a_cluster_is_nobody_elses() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MULTI", "SELECT 1", "GET b4", "EXEC"]);
+    story.node_conn("n2", 2).gets(["MULTI", "SELECT 1", "GET b4"]);
+    story.node_conn("n2", 2).answers(["+OK", QUEUED, QUEUED]);
+    let done = "*2\r\n+OK\r\n$-1\r\n";
+    story.node_conn("n2", 2).gets("EXEC").answers(done).is_closed();
+    story.client("a").gets(["+OK", QUEUED, QUEUED, done]);
+    story.client("b").says(["MULTI", "GET b4"]);
+    story.node_conn("n2", 3).gets(["MULTI", "GET b4"]);
+}
+
+// The greeting of the connection that finds out whether the database exists fails for another reason than that it does not.
+#[test]
+fn a_select_inside_whose_database_could_not_be_found_out_leaves_the_connection_to_nobody() {
+    let mut story = Story::new();
+    story.server_says_to("SELECT 3", "-BUSY Redis is busy running a script.");
+    story.client("a").says(["MULTI", "SELECT 3", "GET k", "EXEC"]);
+    story.conn(1).gets(["MULTI", "SELECT 3", "GET k", "EXEC"]);
+    let done = "*2\r\n+OK\r\n$-1\r\n";
+    story.conn(1).answers(["+OK", QUEUED, QUEUED, done]).is_closed();
+    story.client("a").gets(["+OK", QUEUED, QUEUED, done]);
 }
 
 #[test]
