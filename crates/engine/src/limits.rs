@@ -450,6 +450,18 @@ pub const SLOWLOG_ENTRIES_MAX: usize = 1_000_000;
 /// one is refused, and so is EXEC.
 pub const UNSENT_BYTES_MAX: usize = 1 << 20;
 
+/// Keys of a request that is split between nodes, as many as older versions of Redis take arguments: it is worked off in one piece. Beyond it the client
+/// gets an error.
+pub const SPLIT_KEYS_MAX: usize = 1 << 20;
+
+/// Elements of all replies to a request in parts that are looked at one by one, as those of `PUBSUB CHANNELS` and `SCRIPT EXISTS`: as many as Redis takes
+/// arguments of a request. Beyond it the client gets an error. Replies that are only joined have no such bound.
+pub const MERGED_ELEMENTS_MAX: usize = 1 << 20;
+
+/// Bytes of a server's `INFO` that is read for the `INFO` of all servers; one that is longer counts as not answered. Servers with statistics of all
+/// commands and keys say some 30 to 100 KB.
+pub const INFO_BYTES_MAX: usize = 1 << 20;
+
 /// First words of error replies that are counted apart, per worker, as Redis keeps them; all others are counted together.
 pub const ERROR_KINDS_MAX: usize = 64;
 

@@ -201,6 +201,9 @@ pub const NO_REPLICA: &str =
     "ERR respool: no replica is fit to read from (reads.policy is replica)";
 /// The parts of a reply do not fit together.
 pub const NOT_MERGED: &str = "ERR respool: the replies of the nodes do not fit together";
+/// The replies of the nodes have more elements than are merged one by one ([`crate::limits::MERGED_ELEMENTS_MAX`]).
+pub const TOO_LARGE_TO_MERGE: &str =
+    "ERR respool: the replies of the nodes are too large to be merged";
 /// A request that the proxy would answer itself is too large to be kept.
 pub const LOCAL_TOO_LARGE: &str =
     "ERR respool: this command is answered by the proxy and its arguments are too large";

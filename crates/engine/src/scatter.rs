@@ -23,7 +23,7 @@ use crate::connect::Availability;
 use crate::delimiter::breaks_lines;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::limits::POOLED_BUFFER_BYTES;
+use crate::limits::{POOLED_BUFFER_BYTES, SPLIT_KEYS_MAX};
 use crate::local::info::servers::Summary;
 use crate::merge::{How, Merge, scan};
 use crate::mirror::{Kept, Ticket};
@@ -99,6 +99,12 @@ pub(crate) struct Scratch {
     parts: Vec<Part>,
     ways: Vec<Result<UpstreamId, Failure>>,
     merged: Vec<u8>,
+}
+
+/// A list whose memory is used again for the next request, unless it is large: then its memory is given back.
+fn if_small<T>(list: Vec<T>) -> Vec<T> {
+    let bytes = list.capacity().saturating_mul(size_of::<T>());
+    if bytes <= POOLED_BUFFER_BYTES { list } else { Vec::new() }
 }
 
 /// The row of the subcommand, where the row of the container says nothing.
@@ -374,6 +380,9 @@ impl Engine {
             self.reply(wish.id, wish.silent, |out| reject::arity(out, name));
             return Step::Done;
         };
+        if keys.len() > SPLIT_KEYS_MAX {
+            return self.refuse_wish(wish, reject::TOO_LARGE_TO_SPLIT);
+        }
         let mut scratch = core::mem::take(&mut self.scratch_parts);
         scratch.order.clear();
         let places = keys.iter().map(|(_, key)| self.router.place_beside(first, key));
@@ -399,8 +408,8 @@ impl Engine {
                 step
             }
         };
-        self.scratch_parts.order = scratch.order;
-        self.scratch_parts.parts = scratch.parts;
+        self.scratch_parts.order = if_small(scratch.order);
+        self.scratch_parts.parts = if_small(scratch.parts);
         step
     }
 
@@ -443,7 +452,7 @@ impl Engine {
             Some(step) => step,
             None => self.write_parts(now, wish, how, parts, &ways, body),
         };
-        self.scratch_parts.ways = ways;
+        self.scratch_parts.ways = if_small(ways);
         step
     }
 
@@ -695,9 +704,7 @@ impl Engine {
             Kept::Instead(error) => self.deliver(client, seq, 1, silent, &error),
             Kept::Yes => {}
         }
-        if out.capacity() <= POOLED_BUFFER_BYTES {
-            self.scratch_parts.merged = out;
-        }
+        self.scratch_parts.merged = if_small(out);
     }
 }
 

@@ -16,11 +16,12 @@ pub mod scan;
 use crate::account::Charge;
 use crate::command::spread::Gather;
 use crate::ids::ClientId;
+use crate::limits::MERGED_ELEMENTS_MAX;
 use crate::pool::{BufferPool, append_piece, taken_bytes};
 use crate::reject;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use resp::{Protocol, ReplyScanner, Scan, Value, encode};
+use resp::{Protocol, ReplyScanner, Scan, encode};
 use scan::{Place, Seen};
 
 /// In which way.
@@ -259,6 +260,9 @@ impl Merge {
         {
             return out.extend_from_slice(error);
         }
+        if is_too_long(&self.how, &replies) {
+            return reject::write(out, reject::TOO_LARGE_TO_MERGE);
+        }
         let written = match &self.how {
             How::All(Gather::Sum) => fold(out, &replies, |sum, n| sum.saturating_add(n)),
             How::All(Gather::Min) => fold(out, &replies, i64::min),
@@ -302,6 +306,8 @@ impl Merge {
         spans: &mut Spans,
     ) -> Option<()> {
         spans.clear();
+        // Positions have 32 bits.
+        u32::try_from(self.room.bytes.len()).ok()?;
         spans.resize(units.len(), (0, 0));
         for chunk in &self.room.chunks {
             let mut part = chunk.part as usize;
@@ -367,11 +373,10 @@ fn first(out: &mut Vec<u8>, replies: &[&[u8]]) -> Option<()> {
     Some(())
 }
 
+/// The integer that this reply is. Nothing is read of a reply of another type, however long it is.
 fn number(reply: &[u8]) -> Option<i64> {
-    match resp::value::parse(reply) {
-        Ok(Some((Value::Integer(number), _))) => Some(number),
-        _ => None,
-    }
+    let digits = reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?;
+    resp::number::parse_i64(digits)
 }
 
 fn fold(out: &mut Vec<u8>, replies: &[&[u8]], both: impl Fn(i64, i64) -> i64) -> Option<()> {
@@ -421,6 +426,11 @@ fn add_each(out: &mut Vec<u8>, replies: &[&[u8]], more: &[i64]) -> Option<()> {
 
 /// The elements of all, each once, in the order in which they came.
 fn union(out: &mut Vec<u8>, replies: &[&[u8]]) -> Option<()> {
+    if let [only] = replies {
+        header(only)?;
+        out.extend_from_slice(only);
+        return Some(());
+    }
     let mut seen = BTreeSet::new();
     let mut all = Vec::new();
     for reply in replies {
@@ -432,22 +442,32 @@ fn union(out: &mut Vec<u8>, replies: &[&[u8]]) -> Option<()> {
 }
 
 fn bits(out: &mut Vec<u8>, replies: &[&[u8]], both: impl Fn(i64, i64) -> i64) -> Option<()> {
-    let mut total: Option<Vec<i64>> = None;
-    for reply in replies {
-        let row: Option<Vec<i64>> = items(reply)?.into_iter().map(number).collect();
-        let row = row?;
-        total = Some(match total {
-            None => row,
-            Some(total) if total.len() == row.len() => {
-                total.into_iter().zip(row).map(|(left, right)| both(left, right)).collect()
-            }
-            Some(_) => return None,
-        });
+    let (first, others) = replies.split_first()?;
+    let mut total = items(first)?.into_iter().map(number).collect::<Option<Vec<i64>>>()?;
+    for reply in others {
+        let row = items(reply)?;
+        if row.len() != total.len() {
+            return None;
+        }
+        for (bit, other) in total.iter_mut().zip(row) {
+            *bit = both(*bit, number(other)?);
+        }
     }
-    let total = total?;
     encode::array(out, total.len());
     total.into_iter().for_each(|bit| encode::integer(out, bit));
     Some(())
+}
+
+/// Whether so many elements are merged one by one that this takes too long, or too much memory: a list of them is in no account.
+fn is_too_long(how: &How, replies: &[&[u8]]) -> bool {
+    let one_by_one = match how {
+        How::All(Gather::Union) => replies.len() > 1,
+        How::All(Gather::MinEach | Gather::And | Gather::Or | Gather::SumEach) => true,
+        How::AddEach(_) => true,
+        _ => false,
+    };
+    let count = |reply: &&[u8]| header(reply).map_or(0, |(count, _)| count);
+    one_by_one && replies.iter().map(count).fold(0, usize::saturating_add) > MERGED_ELEMENTS_MAX
 }
 
 /// The header's sign and the elements of an array, a set or a map, as bytes.
@@ -517,10 +537,16 @@ fn join(out: &mut Vec<u8>, replies: &[&[u8]]) -> Option<()> {
     Some(())
 }
 
+/// A server's cursor with its header: 20 digits at most.
+const CURSOR_BYTES_MAX: usize = 32;
+
 /// A page of SCAN with our cursor in place of the node's. If the table changed meanwhile the iteration begins again.
 fn page(out: &mut Vec<u8>, reply: &[u8], place: Place, nodes: usize, seen: Seen) -> Option<()> {
-    let items = items(reply)?;
-    let [cursor, keys] = items.as_slice() else { return None };
+    let (2, body) = header(reply)? else { return None };
+    let (cursor, keys) = body.split_at(element_len(body)?);
+    if cursor.len() > CURSOR_BYTES_MAX {
+        return None;
+    }
     let (cursor, _) = resp::value::parse(cursor).ok()??;
     let cursor = scan::read(cursor.as_text()?)?;
     let next = match seen.mark == place.mark {
@@ -558,6 +584,46 @@ mod tests {
         assert_eq!(merged(How::All(Gather::Min), &[":2\r\n", ":0\r\n"]), ":0\r\n");
         assert_eq!(merged(How::All(Gather::Max), &[":2\r\n", ":9\r\n"]), ":9\r\n");
         assert!(merged(How::All(Gather::Sum), &[":2\r\n", "+OK\r\n"]).starts_with("-ERR respool:"));
+    }
+
+    #[test]
+    fn nothing_is_read_of_a_reply_that_is_no_number() {
+        let array = alloc::format!("*300000\r\n{}", ":1\r\n".repeat(300_000));
+        for gather in [Gather::Sum, Gather::Min, Gather::Max] {
+            assert!(merged(How::All(gather), &[&array]).starts_with("-ERR respool: the replies"));
+        }
+        assert_eq!(number(b":12\r\n"), Some(12));
+        for other in ["*1\r\n:1\r\n", "$1\r\n1\r\n", ":1", "", "+1\r\n", ":x\r\n"] {
+            assert_eq!(number(other.as_bytes()), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn of_replies_with_very_many_elements_no_list_is_made() {
+        let many = |count: usize| alloc::format!("*{count}\r\n{}", ":1\r\n".repeat(count));
+        let (half, more) = (many(MERGED_ELEMENTS_MAX / 2), many(MERGED_ELEMENTS_MAX / 2 + 1));
+        let error = alloc::format!("-{}\r\n", reject::TOO_LARGE_TO_MERGE);
+        for gather in [Gather::Union, Gather::MinEach, Gather::And, Gather::Or, Gather::SumEach] {
+            assert_eq!(merged(How::All(gather), &[&half, &more]), error);
+            assert!(!merged(How::All(gather), &[&half, &half]).starts_with('-'), "{gather:?}");
+        }
+        // One reply has no element twice, and is given on as it is.
+        let one = many(MERGED_ELEMENTS_MAX + 1);
+        assert_eq!(merged(How::All(Gather::Union), &[&one]), one);
+    }
+
+    #[test]
+    fn a_page_is_a_cursor_and_keys() {
+        let how = || How::Scan {
+            place: Place { mark: 7, index: 0, cursor: 0, pass: scan::Pass::First },
+            nodes: 1,
+        };
+        let keys = "*1\r\n$1\r\nk\r\n";
+        let long = alloc::format!("*2\r\n*300000\r\n{}{keys}", ":1\r\n".repeat(300_000));
+        assert!(merged(how(), &[&long]).starts_with("-ERR respool: the replies"));
+        assert!(merged(how(), &["*3\r\n:1\r\n:1\r\n:1\r\n"]).starts_with("-ERR respool:"));
+        let page = alloc::format!("*2\r\n$1\r\n0\r\n{keys}");
+        assert_eq!(merged(how(), &[&page]), page);
     }
 
     #[test]

@@ -72,8 +72,10 @@ impl ErrorKinds {
     }
 }
 
+/// The word that says of which kind an error is; of a longer one so much that it is none that is counted by itself.
 pub(super) fn first_word(reply: &[u8]) -> &[u8] {
     let text = reply.strip_prefix(b"-").unwrap_or(reply);
+    let text = &text[..text.len().min(WORD_BYTES_MAX + 1)];
     text.split(|byte| matches!(byte, b' ' | b'\r' | b'\n')).next().unwrap_or_default()
 }
 

@@ -172,8 +172,9 @@ fn sample(source: Source, reply: &[u8], count: u64) -> ErrorSample {
 /// password with a mistyped `AUTH` before it.
 fn shown(reply: &[u8]) -> String {
     let line = reply.strip_prefix(b"-").unwrap_or(reply);
+    let line = &line[..line.len().min(ERROR_TEXT_BYTES)];
     let line = line.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
-    let text = String::from_utf8_lossy(&line[..line.len().min(ERROR_TEXT_BYTES)]).into_owned();
+    let text = String::from_utf8_lossy(line).into_owned();
     match text.split_once(", with args beginning with:") {
         Some((text, _)) => String::from(text),
         None => text,
@@ -188,6 +189,17 @@ mod tests {
 
     fn source(ms: u64) -> Source {
         Source { at: Time(ms * 1_000), command: Some(GET), client: None, node: None }
+    }
+
+    #[test]
+    fn no_more_is_kept_of_a_long_error_than_the_bounds_say() {
+        let mut samples = ErrorSamples::default();
+        let long = [b"-".as_slice(), &[b'a'; 1 << 20], b"\r\n"].concat();
+        samples.note(source(1), &long, 1);
+        samples.note(source(2), &long, 1);
+        let told = samples.iter().next().expect("one");
+        assert_eq!((samples.iter().count(), told.count), (1, 2));
+        assert!(told.word.len() <= 33 && told.text.len() <= ERROR_TEXT_BYTES);
     }
 
     #[test]

@@ -336,3 +336,22 @@ fn resp3_clients_have_connections_of_their_own_to_each_shard() {
     story.node("n3").gets("MGET l").answers(&list("_\r\n"));
     story.client("b").gets(["%0\r\n", &*list(["_\r\n", "_\r\n"])]);
 }
+
+#[test]
+fn a_request_with_more_keys_than_are_split_is_refused() {
+    let mut story = Story::warm_shards();
+    let keys = engine::limits::SPLIT_KEYS_MAX + 1;
+    let mut mget = format!("*{}\r\n$4\r\nMGET\r\n", keys + 1).into_bytes();
+    mget.extend(b"$1\r\nd\r\n");
+    mget.extend(b"$1\r\na\r\n".repeat(keys - 1));
+    for part in mget.chunks(100_000) {
+        story.client("a").sends(part);
+    }
+    story
+        .client("a")
+        .gets("-ERR respool: this request is too large to be split between nodes")
+        .is_open()
+        .says("GET a");
+    story.node("n2").gets("GET a").answers("nil");
+    story.client("a").gets("nil");
+}

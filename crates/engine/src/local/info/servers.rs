@@ -18,8 +18,10 @@ use crate::command::ids;
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::fleet::{Answer, InfoWish, ProcessFacts, Purpose, Question};
+use crate::limits::{INFO_BYTES_MAX, QUOTED_ERROR_BYTES};
 use crate::local::Call;
 use crate::merge::{How, Merge};
+use crate::reject;
 use crate::request::Step;
 use crate::time::Time;
 use crate::upstream::Lane;
@@ -28,7 +30,7 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use resp::{Protocol, Value, encode};
+use resp::{Protocol, encode};
 
 /// Sections of the proxy's that are written from the servers' own INFO.
 const FROM_SERVERS: [&str; 3] = ["keyspace", "persistence", "replication"];
@@ -76,12 +78,14 @@ impl Summary {
     pub(crate) fn of(replies: &[&[u8]]) -> Self {
         let mut summary = Self::default();
         for reply in replies {
-            let value = resp::value::parse(reply).ok().flatten().map(|(value, _)| value);
-            match value.as_ref().and_then(Value::as_text) {
+            let is_text = matches!(reply.first(), Some(b'$' | b'='));
+            let readable = is_text && reply.len() <= INFO_BYTES_MAX;
+            let value = readable.then(|| resp::value::parse(reply)).and_then(Result::ok).flatten();
+            match value.as_ref().and_then(|(value, _)| value.as_text()) {
                 Some(text) => summary.add(&String::from_utf8_lossy(text)),
                 None => {
                     summary.unanswered += 1;
-                    summary.error.get_or_insert_with(|| reply.to_vec());
+                    summary.error.get_or_insert_with(|| quoted(reply));
                 }
             }
         }
@@ -118,6 +122,16 @@ impl Summary {
             self.loading.add(&loading);
         }
     }
+}
+
+/// The error of a server as it is given on; in place of one that is too long, or of no error, one of the proxy's.
+fn quoted(reply: &[u8]) -> Vec<u8> {
+    if reply.starts_with(b"-") && reply.len() <= QUOTED_ERROR_BYTES {
+        return reply.to_vec();
+    }
+    let mut error = Vec::new();
+    reject::write(&mut error, reject::NOT_MERGED);
+    error
 }
 
 impl Database {
