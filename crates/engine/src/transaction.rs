@@ -396,9 +396,19 @@ impl Engine {
         lease.db_after = selected.or(lease.db_after);
     }
 
-    /// The server's answer to EXEC begins: with an array it was done.
-    pub(crate) fn exec_answered(&mut self, now: Time, id: ClientId, reply: &[u8]) {
-        if let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.as_mut()) {
+    /// The server's answer to what ends a transaction or a watch begins: EXEC with an array was done. A server that refuses the command, as one that knows
+    /// it by another name or not for this user, may still watch keys or queue commands: nobody else gets that connection.
+    pub(crate) fn end_answered(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        command: Option<CommandId>,
+        reply: &[u8],
+    ) {
+        let lease = self.clients.get_mut(id).and_then(|client| client.lease.as_mut());
+        let Some(lease) = lease else { return };
+        lease.unclean |= reply.starts_with(b"-") && !reply.starts_with(b"-EXECABORT ");
+        if command == Some(ids::EXEC) {
             lease.done = reply.starts_with(b"*") && !reply.starts_with(b"*-");
             let done = lease.done;
             self.show_transaction(now, id);

@@ -497,3 +497,23 @@ fn what_no_server_takes_inside_is_refused_before_there_is_one() {
         ABORT,
     ]);
 }
+
+// Its user may not say it, or the operator renamed it.
+#[test]
+fn a_server_that_refuses_to_end_it_keeps_the_connection_from_others() {
+    for end in ["UNWATCH", "DISCARD", "EXEC"] {
+        let mut story = Story::new();
+        story.client("a").says("WATCH k");
+        story.conn(1).gets("WATCH k").answers("+OK");
+        story.client("a").gets("+OK");
+        if end != "UNWATCH" {
+            story.client("a").says("MULTI");
+            story.conn(1).gets("MULTI").answers("+OK");
+            story.client("a").gets("+OK");
+        }
+        story.client("a").says(end);
+        let error = "-NOPERM this user has no permissions to run the command";
+        story.conn(1).gets(end).answers(error).is_closed();
+        story.client("a").gets(error).is_open();
+    }
+}
