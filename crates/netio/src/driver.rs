@@ -196,3 +196,7 @@ pub trait Driver {
     /// failure of the wait. Returns the number of events.
     fn wait(&mut self, wait: Wait, on_event: &mut impl FnMut(Event<'_, Self::Socket>)) -> usize;
 }
+
+/// Bytes that one wait hands out, and what one connection or one fetch adds. The rest of its events is for the next wait, so that the caller can stop
+/// reading, or close, before more comes than it has memory for. Much more than thousands of small requests.
+pub(crate) const INPUT_PER_WAIT_BYTES: usize = 4 << 20;

@@ -25,7 +25,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 
 use crate::driver::{
-    Accepted, Address, CloseReason, ConnId, Driver, Event, ListenerId, Token, Tuning, Wait,
+    Accepted, Address, CloseReason, ConnId, Driver, Event, INPUT_PER_WAIT_BYTES, ListenerId, Token,
+    Tuning, Wait,
 };
 use crate::listener::Listener;
 use crate::slab::Slab;
@@ -472,10 +473,6 @@ fn conn_id(data: u64) -> ConnId {
 
 /// Events taken per epoll_wait. Beyond it the kernel hands out the others next time, in turn.
 const EVENTS_PER_WAIT: usize = 512;
-
-/// Bytes that one wait hands out, and what one connection adds. The rest of its events is for the next wait, so that the caller can stop
-/// reading, or close, before more comes than it has memory for. Much more than thousands of small requests.
-const INPUT_PER_WAIT_BYTES: usize = 4 << 20;
 
 /// Reads of a connection that failed on sending, before its end is told. With the default buffer
 /// 1 MiB, more than an error text needs.

@@ -4,7 +4,7 @@
 //!   close ─┬ operations are stopped; their completions find nobody
 //!          ├ nothing to send ─▶ the socket is closed
 //!          └ copies to send  ─▶ now, if the socket has room ─▶ closed
-//!                               else they linger: the kernel goes on with them, for `linger_us` at most
+//!                               else they linger: the kernel goes on with them, for `linger_us` at most, `LINGERING_MAX` at a time
 //! ```
 //!
 //! Not here: freeing of what the kernel still uses; the ring keeps flights until they came back.
@@ -28,8 +28,7 @@ impl UringDriver {
                 Some(copies) if orderly && copies.copied => {
                     let until_us = sys::monotonic_us() + self.linger_us;
                     copies.linger = Some(Linger { fd: conn.fd, rest: conn.out, until_us });
-                    self.lingering.push_back((until_us, flight));
-                    return;
+                    return self.linger(until_us, flight);
                 }
                 _ => self.cancels.push(Op::Send(flight)),
             }
@@ -39,10 +38,19 @@ impl UringDriver {
             let mut copies = Flight::new(id, conn.out, 0, true);
             copies.linger = Some(Linger { fd: conn.fd, rest: Vec::new(), until_us });
             let flight = self.ring.launch(fd, copies);
-            self.lingering.push_back((until_us, flight));
-            return;
+            return self.linger(until_us, flight);
         }
         self.doom(conn.fd);
+    }
+
+    /// A closed connection goes on with its copies. Of too many the oldest one is given up: their descriptors count as nobody's.
+    fn linger(&mut self, until_us: u64, flight: ConnId) {
+        self.lingering.push_back((until_us, flight));
+        if self.lingering.len() > LINGERING_MAX
+            && let Some((_, oldest)) = self.lingering.pop_front()
+        {
+            self.cancels.push(Op::Send(oldest));
+        }
     }
 
     /// Closes a socket, at once unless an operation that the kernel has not seen may name it.
@@ -174,6 +182,9 @@ impl Drop for UringDriver {
 
 /// How long copies that linger may still take when the driver goes, in microseconds. A process that drains ends so much later at most.
 const LAST_LINGER_US: u64 = 1_000_000;
+
+/// Closed connections whose copies go on. Peers that take nothing could otherwise hold as many descriptors as they make connections in `linger_us`.
+pub(super) const LINGERING_MAX: usize = 128;
 
 /// One of the last reads of a connection that failed on sending.
 const LAST_READ_BYTES: usize = 64 << 10;

@@ -29,7 +29,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 
 use crate::driver::{
-    Accepted, Address, CloseReason, ConnId, Driver, Event, ListenerId, Token, Tuning, Wait,
+    Accepted, Address, CloseReason, ConnId, Driver, Event, INPUT_PER_WAIT_BYTES, ListenerId, Token,
+    Tuning, Wait,
 };
 use crate::listener::Listener;
 use crate::slab::Slab;
@@ -124,6 +125,8 @@ pub struct UringDriver {
     /// Sends of closed connections, those that are given up first in front.
     lingering: VecDeque<(u64, ConnId)>,
     linger_us: u64,
+    /// Bytes that came in the running wait.
+    input_bytes: usize,
     /// Sockets to be closed when the kernel has seen the operations that name them.
     doomed: Vec<OwnedFd>,
     /// Completions of the running batch; kept for its memory.
@@ -188,6 +191,7 @@ impl UringDriver {
             cancels: Vec::new(),
             lingering: VecDeque::new(),
             linger_us: options.linger_us,
+            input_bytes: 0,
             doomed: Vec::new(),
             completions: Vec::new(),
             spare: Vec::new(),

@@ -13,12 +13,13 @@ impl UringDriver {
     /// the first twenty of fifty requests makes two batches of one (decision 19).
     pub(super) fn dispatch(&mut self, on_event: &mut impl FnMut(Event<'_, Stream>)) -> usize {
         let mut told = 0;
+        self.input_bytes = 0;
         for id in std::mem::take(&mut self.ready) {
             told += self.tell_kept(id, on_event);
         }
         told += self.take_completions(on_event);
         for _ in 0..FETCHES_MAX {
-            if !self.ring.has_more() {
+            if !self.ring.has_more() || self.input_bytes >= INPUT_PER_WAIT_BYTES {
                 break;
             }
             self.ring.enter(0, None);
@@ -122,6 +123,7 @@ impl UringDriver {
     ) -> usize {
         let Some(Entry::Live(conn)) = self.conns.get_mut(id) else { return 0 };
         let bytes = self.ring.bytes(filled);
+        self.input_bytes += bytes.len();
         if !conn.must_keep(self.round) {
             conn.note_told(bytes.len());
             on_event(Event::Received(conn.token, bytes));

@@ -2,6 +2,7 @@
 //!
 //! Where the kernel forbids io_uring each test says so and does nothing.
 
+use super::close::LINGERING_MAX;
 use super::*;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -211,6 +212,59 @@ fn a_poll_tells_all_that_is_there() {
         assert!(poll(&mut driver).is_empty());
     }
     assert_eq!(driver.counts().no_buffers, 0, "buffers go back in between");
+}
+
+/// Connections in bulk, with more bytes there than a wait hands out.
+#[test]
+fn one_wait_hands_out_a_bounded_number_of_bytes() {
+    const CONNS: u64 = 100;
+    let Some(mut driver) = driver() else { return };
+    let mut peers: Vec<_> = (0..CONNS).map(|at| adopt(&mut driver, Token(at)).0).collect();
+    let wait = |driver: &mut UringDriver| {
+        let mut bytes = 0;
+        driver.wait(Wait::Poll, &mut |event| match event {
+            Event::Received(_, piece) => bytes += piece.len(),
+            event => panic!("unexpected {event:?}"),
+        });
+        bytes
+    };
+    let (mut most, mut sent, mut came) = (0, 0, 0);
+    for _ in 0..8 {
+        for peer in &mut peers {
+            peer.set_nonblocking(true).unwrap();
+            while let Ok(bytes) = peer.write(&[5; 64 << 10]) {
+                sent += bytes;
+            }
+        }
+        let until_us = driver.now_us() + 10_000_000;
+        while came < sent && driver.now_us() < until_us {
+            let bytes = wait(&mut driver);
+            (most, came) = (most.max(bytes), came + bytes);
+        }
+    }
+    assert_eq!(came, sent);
+    // What is fetched by one call comes on top: twenty buffers of 64 KiB, and what was kept of the connections.
+    assert!(most <= INPUT_PER_WAIT_BYTES + (2 << 20), "{most} bytes in one wait of {sent}");
+}
+
+/// Their clients take nothing, and have gone for everybody else.
+#[test]
+fn of_closed_connections_only_so_many_linger() {
+    let Some(mut driver) = driver() else { return };
+    let mut peers = Vec::new();
+    for at in 0..LINGERING_MAX as u64 + 40 {
+        let (peer, conn) = adopt(&mut driver, Token(at));
+        peers.push(peer);
+        complete(&mut driver);
+        // Until the socket is full and a send is not given back.
+        while driver.send(conn, vec![1; 1_000]).is_some() {
+            assert!(poll(&mut driver).is_empty());
+        }
+        driver.close(conn);
+        poll(&mut driver);
+        assert!(driver.lingering.len() <= LINGERING_MAX);
+    }
+    assert_eq!(driver.lingering.len(), LINGERING_MAX);
 }
 
 /// More than one wait fetches (`FETCHES_MAX`): the rest comes with the next one.
