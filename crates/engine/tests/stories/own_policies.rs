@@ -42,7 +42,9 @@ impl Judge for Fake {
         let args: Vec<&str> = resp::Args::new(view.request)
             .map(|arg| std::str::from_utf8(arg).unwrap_or("?"))
             .collect();
-        Judgement { verdict: (self.0)(&args, view), fuel: 10, line: None }
+        let is_dear = args.get(1).is_some_and(|key| key.starts_with("dear:"));
+        let fuel = if is_dear { 100_000 } else { 10 };
+        Judgement { verdict: (self.0)(&args, view), fuel, line: None }
     }
 }
 
@@ -122,6 +124,17 @@ impl Teller {
 
 const FAILED: &str = "-ERR respool: an extension could not look at this request (policies.own)";
 const ABORTED: &str = "-EXECABORT Transaction discarded because of previous errors.";
+
+#[test]
+fn requests_that_a_program_looks_at_for_long_have_turns() {
+    let mut teller = teller();
+    teller.story.client("a").sends_at_once(&frame("GET dear:k").repeat(100));
+    teller.story.turn_once();
+    let first = teller.calls();
+    assert!((1..50).contains(&first), "{first} in one turn");
+    teller.story.turn();
+    assert_eq!(teller.calls(), 100);
+}
 
 #[test]
 fn in_a_pipeline_each_request_gets_what_is_said_of_it_in_its_place() {

@@ -255,8 +255,9 @@ impl Engine {
         }
     }
 
-    /// What a call took, and what it wants to be told.
+    /// What a call took, which counts for the turn as steps of patterns do, and what it wants to be told.
     fn note_program(&mut self, now: Time, name: &str, fuel: u64, line: Option<String>) {
+        self.grants.slow.pay_steps(0, usize::try_from(fuel).unwrap_or(usize::MAX));
         let Some(state) = &mut self.policy else { return };
         state.own.report(name).fuel += fuel;
         let Some(mut line) = line.filter(|_| state.own.may_tell(now)) else { return };
