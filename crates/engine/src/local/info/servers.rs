@@ -320,3 +320,27 @@ pub(crate) fn tells_of_all_keys(args: &[&[u8]]) -> bool {
     let sections: Vec<Vec<u8>> = words.collect();
     sections.is_empty() || sections.iter().any(|name| !BESIDE_KEYS.contains(&&**name))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_whose_info_has_no_end_counts_as_one_that_did_not_answer() {
+        let info = |len: usize| {
+            let text = format!("loading:1\r\n#{}", "x".repeat(len));
+            format!("${}\r\n{text}\r\n", text.len())
+        };
+        let array = format!("*300000\r\n{}", ":1\r\n".repeat(300_000));
+        let long_error = format!("-ERR {}\r\n", "x".repeat(10_000));
+        for odd in [info(INFO_BYTES_MAX), array, long_error] {
+            let summary = Summary::of(&[odd.as_bytes()]);
+            assert_eq!((summary.unanswered, summary.is_loading), (1, false));
+            let error = summary.error.expect("one of the proxy's");
+            assert!(error.starts_with(b"-ERR respool: ") && error.len() < 256);
+        }
+        assert!(Summary::of(&[info(100).as_bytes()]).is_loading);
+        let summary = Summary::of(&[b"-NOPERM no\r\n".as_slice()]);
+        assert_eq!(summary.error.as_deref(), Some(b"-NOPERM no\r\n".as_slice()));
+    }
+}
