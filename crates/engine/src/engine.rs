@@ -19,9 +19,7 @@ use crate::fleet::{Answer, Question, ReplyTo};
 use crate::functions::Readers;
 use crate::grants::Grants;
 use crate::hotkeys::HotKeys;
-use crate::ids::{
-    ClientId, ClientKind, MergeKind, NodeId, NodeKind, Slab, UpstreamId, UpstreamKind,
-};
+use crate::ids::{ClientId, ClientKind, MergeKind, NodeId, Slab, UpstreamId, UpstreamKind};
 use crate::inside::Assemblies;
 use crate::lease::Use;
 use crate::lifecycle::Numbers;
@@ -32,7 +30,7 @@ use crate::mirror::{Mirrors, is_mirrors};
 use crate::monitor::Watch;
 use crate::near::Near;
 use crate::news::{Audience, News};
-use crate::node::Node;
+use crate::node::Nodes;
 use crate::observed::Observer;
 use crate::parked::ParkedRequests;
 use crate::peers::Peers;
@@ -261,7 +259,7 @@ pub struct Engine {
     pub(crate) clients: Slab<ClientKind, Client>,
     pub(crate) numbers: Numbers,
     /// The servers behind.
-    pub(crate) nodes: Slab<NodeKind, Node>,
+    pub(crate) nodes: Nodes,
     /// The one that was configured, or a cluster's first seed.
     pub(crate) first_node: NodeId,
     /// Who owns which keys.
@@ -387,7 +385,7 @@ impl Engine {
         Self {
             clients: Slab::default(),
             numbers: Numbers::new(settings.worker),
-            nodes: Slab::default(),
+            nodes: Nodes::default(),
             first_node: NodeId::new(0, 0),
             router: Router::new(shards_of(&settings).unwrap_or(None), settings.eject()),
             peers: Peers::new(&settings.facade, now),

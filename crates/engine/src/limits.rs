@@ -450,6 +450,10 @@ pub const SLOWLOG_ENTRIES_MAX: usize = 1_000_000;
 /// one is refused, and so is EXEC.
 pub const UNSENT_BYTES_MAX: usize = 1 << 20;
 
+/// Questions for the table of a cluster that stand before pages of SCAN and are not answered, on one connection. A server that holds its answers back could
+/// otherwise have thousands of tables taken in at once, each of which takes a millisecond where it names thousands of nodes.
+pub const PAGE_QUESTIONS_MAX: u32 = 64;
+
 /// Keys of a request that is split between nodes, as many as older versions of Redis take arguments: it is worked off in one piece. Beyond it the client
 /// gets an error.
 pub const SPLIT_KEYS_MAX: usize = 1 << 20;

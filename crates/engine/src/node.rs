@@ -7,9 +7,10 @@
 //!
 //! Invariant: a node's label is its address in words, and two live nodes of an engine never have the same one.
 
-use crate::ids::UpstreamId;
+use crate::ids::{NodeId, NodeKind, Slab, UpstreamId};
 use crate::stats::node::{NodeStats, Standing};
 use crate::topology::reads::Health;
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -55,8 +56,8 @@ pub struct Node {
     pub label: String,
     /// How it is, for reads.
     pub health: Health,
-    /// The slots that it was giving to other nodes when it was last asked.
-    pub gives: Vec<u16>,
+    /// Whether it was giving slots to other nodes when it was last asked.
+    pub gives: bool,
     /// Its zone, if it told one (Valkey 8).
     pub zone: String,
     /// What is counted of it; of live connections the traffic is counted there.
@@ -72,6 +73,71 @@ pub struct Node {
     pub more_shared: Vec<[Option<UpstreamId>; 2]>,
 }
 
+/// All nodes, each found by its pool and address. Invariant: the index has those that belong to a pool, each under its address.
+#[derive(Debug, Default)]
+pub(crate) struct Nodes {
+    slab: Slab<NodeKind, Node>,
+    at: BTreeMap<u16, BTreeMap<Address, NodeId>>,
+}
+
+impl Nodes {
+    /// One more.
+    pub(crate) fn insert(&mut self, node: Node) -> NodeId {
+        let (pool, address) = (node.pool, node.address.clone());
+        let id = self.slab.insert(node);
+        self.at.entry(pool).or_default().insert(address, id);
+        id
+    }
+
+    /// It is known no more.
+    pub(crate) fn remove(&mut self, id: NodeId) {
+        self.unlist(id);
+        self.slab.remove(id);
+    }
+
+    /// It belongs to another pool now, in which nobody looks for it by its address.
+    pub(crate) fn leave_for(&mut self, id: NodeId, pool: u16) {
+        self.unlist(id);
+        if let Some(node) = self.slab.get_mut(id) {
+            node.pool = pool;
+        }
+    }
+
+    /// The node at this address.
+    pub(crate) fn find(&self, pool: u16, address: &Address) -> Option<NodeId> {
+        self.at.get(&pool)?.get(address).copied()
+    }
+
+    /// See [`Slab::get_mut`]. Pool and address change by [`Self::leave_for`] alone.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: NodeId) -> Option<&mut Node> {
+        self.slab.get_mut(id)
+    }
+
+    /// See [`Slab::iter_mut`].
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (NodeId, &mut Node)> {
+        self.slab.iter_mut()
+    }
+
+    fn unlist(&mut self, id: NodeId) {
+        let Some(node) = self.slab.get(id) else { return };
+        if let Some(of_pool) = self.at.get_mut(&node.pool)
+            && of_pool.get(&node.address) == Some(&id)
+        {
+            of_pool.remove(&node.address);
+        }
+    }
+}
+
+impl core::ops::Deref for Nodes {
+    type Target = Slab<NodeKind, Node>;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &self.slab
+    }
+}
+
 impl Node {
     /// One without connections.
     pub fn new(pool: u16, address: Address) -> Self {
@@ -81,7 +147,7 @@ impl Node {
             address,
             label,
             health: Health::default(),
-            gives: Vec::new(),
+            gives: false,
             zone: String::new(),
             stats: NodeStats::default(),
             took_login: false,

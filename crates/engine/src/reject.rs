@@ -11,6 +11,7 @@ use crate::acl::Denied;
 use crate::command::CommandId;
 use crate::command::word::c_string;
 use crate::key_name::KeyName;
+use crate::limits::QUOTED_ERROR_BYTES;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -199,6 +200,11 @@ pub const TOO_LARGE_TO_LOOK_AT: &str = "ERR respool: this request is too large: 
 /// Reads go to replicas only, and none is fit.
 pub const NO_REPLICA: &str =
     "ERR respool: no replica is fit to read from (reads.policy is replica)";
+/// The text of a server's error as others are told it, in a log line or as the cause of an error of ours: so much of it that a reader knows what it is.
+pub(crate) fn quoted(error: &[u8]) -> String {
+    String::from_utf8_lossy(&error[..error.len().min(QUOTED_ERROR_BYTES)]).into_owned()
+}
+
 /// The parts of a reply do not fit together.
 pub const NOT_MERGED: &str = "ERR respool: the replies of the nodes do not fit together";
 /// The replies of the nodes have more elements than are merged one by one ([`crate::limits::MERGED_ELEMENTS_MAX`]).

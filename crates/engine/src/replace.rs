@@ -74,8 +74,8 @@ impl Engine {
     fn leave_servers(&mut self, now: Time) {
         let nodes: Vec<NodeId> = self.nodes.ids();
         for id in nodes {
-            if let Some(node) = self.nodes.get_mut(id).filter(|node| node.pool != peers::POOL) {
-                node.pool = LEFT;
+            if self.nodes.get(id).is_some_and(|node| node.pool != peers::POOL) {
+                self.nodes.leave_for(id, LEFT);
             }
         }
         for id in self.upstreams.ids() {

@@ -778,6 +778,5 @@ pub(crate) fn malformed(error: &ReplyError) -> Fault {
 /// A server that closes a connection of its own accord says why first (`-ERR max number of clients reached`).
 pub(crate) fn unasked(input: &[u8]) -> Fault {
     let line = input.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let line = &line[..line.len().min(crate::limits::QUOTED_ERROR_BYTES)];
-    format!("sent a reply that nobody asked for: {}", String::from_utf8_lossy(line))
+    format!("sent a reply that nobody asked for: {}", crate::reject::quoted(line))
 }

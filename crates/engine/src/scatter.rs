@@ -23,7 +23,7 @@ use crate::connect::Availability;
 use crate::delimiter::breaks_lines;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::limits::{POOLED_BUFFER_BYTES, SPLIT_KEYS_MAX};
+use crate::limits::{PAGE_QUESTIONS_MAX, POOLED_BUFFER_BYTES, SPLIT_KEYS_MAX};
 use crate::local::info::servers::Summary;
 use crate::merge::{How, Merge, scan};
 use crate::mirror::{Kept, Ticket};
@@ -330,27 +330,29 @@ impl Engine {
         if let Some(pool) = self.router.uncovered() {
             return self.unserved_step(now, wish.id, pool, wish.silent);
         }
-        let nodes = self.router.primaries();
         let Some(given) = wish.args.get(1).and_then(|cursor| scan::read(cursor)) else {
             // Not a cursor at all, or no argument: the server has the words for it.
             return self.forward_to_any(now, wish);
         };
-        let place = scan::resume(given, nodes.len(), self.topology_mark());
+        let pages = self.pages();
+        let nodes = pages.nodes.len();
+        let place = scan::resume(given, nodes, pages.mark);
+        let node = pages.nodes[place.index];
         let mut args = wish.args.to_vec();
         let cursor = scan::text(place.cursor);
         args[1] = &cursor;
         let mut bytes = Vec::new();
         encode::request(&mut bytes, &args);
-        let node = nodes[place.index];
         self.ask_before_page(now, wish, node);
         let part = Part { node, from: 0, to: 0 };
-        let how = How::Scan { place, nodes: nodes.len() };
+        let how = How::Scan { place, nodes };
         self.send_parts(now, wish, Lane::Shared, how, &[part], &Body::Same(&bytes))
     }
 
     /// No node says MOVED to a SCAN, so an iteration would not notice keys that went from a node that it has before it to one that it has
     /// behind it. The node that lost them knows: each page comes behind its own word of who owns what and of what it gives away
-    /// just now (`merge::scan`).
+    /// just now (`merge::scan`). Pages that leave in one batch stand behind one question, and beyond [`PAGE_QUESTIONS_MAX`] that are not answered they
+    /// stand behind the last one: each answer costs as much as the table is large.
     fn ask_before_page(&mut self, now: Time, wish: &Wish<'_>, node: NodeId) {
         let Some(client) = self.clients.get(wish.id) else { return };
         let key = client.key_to(node, Lane::Shared);
@@ -358,10 +360,16 @@ impl Engine {
         if !self.nodes.get(node).is_some_and(in_cluster) {
             return;
         }
-        if let Availability::Ready(upstream) = self.upstream_for(now, key, wish.id) {
-            self.write_topology_question(now, upstream);
-            self.say_own(now, upstream, OwnCommand::Nodes, &[b"CLUSTER", b"NODES"]);
+        let Availability::Ready(id) = self.upstream_for(now, key, wish.id) else { return };
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let in_batch =
+            upstream.paged.begins_at.is_some_and(|begin| begin >= upstream.out.untouched_from());
+        if in_batch || upstream.paged.open >= PAGE_QUESTIONS_MAX {
+            return;
         }
+        upstream.paged.begins_at = Some(upstream.out.position());
+        self.write_topology_question(now, id);
+        self.say_own(now, id, OwnCommand::Nodes, &[b"CLUSTER", b"NODES"]);
     }
 
     /// Splits a request by the places of its keys.
@@ -666,12 +674,11 @@ impl Engine {
     }
 
     /// How the servers are while the node of this index gives a page of SCAN.
-    fn seen_of_page(&self, index: usize) -> scan::Seen {
-        let node = self.router.primaries().get(index).and_then(|node| self.nodes.get(*node));
-        scan::Seen {
-            mark: self.topology_mark(),
-            gives: node.is_some_and(|node| !node.gives.is_empty()),
-        }
+    fn seen_of_page(&mut self, index: usize) -> scan::Seen {
+        let pages = self.pages();
+        let (node, mark) = (pages.nodes.get(index).copied(), pages.mark);
+        let node = node.and_then(|node| self.nodes.get(node));
+        scan::Seen { mark, gives: node.is_some_and(|node| node.gives) }
     }
 
     pub(crate) fn finish_merge(&mut self, now: Time, id: crate::ids::MergeId) {

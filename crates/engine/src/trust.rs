@@ -399,8 +399,7 @@ impl Engine {
         if state.has_member(address) {
             return Some(self.find_node(pool, address));
         }
-        let mut nodes = self.nodes.iter();
-        let (id, _) = nodes.find(|(_, node)| node.pool == pool && node.address == *address)?;
+        let id = self.nodes.find(pool, address)?;
         state.knows(id).then_some(id)
     }
 

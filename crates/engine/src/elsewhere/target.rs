@@ -18,7 +18,7 @@ use crate::engine::{Action, Engine, Notice};
 use crate::fleet::Report;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{
-    QUOTED_ERROR_BYTES, READ_TARGET_FEEDERS_MAX, READ_TARGET_OPEN_MAX, READ_TARGET_RETRY_MAX_MS,
+    READ_TARGET_FEEDERS_MAX, READ_TARGET_OPEN_MAX, READ_TARGET_RETRY_MAX_MS,
     READ_TARGET_RETRY_MIN_MS,
 };
 use crate::mirror::Numbers;
@@ -559,7 +559,7 @@ pub(crate) fn verdict(reply: &[u8]) -> Verdict {
 pub(crate) fn words_of(error: &[u8]) -> String {
     let text = error.strip_prefix(b"-").unwrap_or(error);
     let text = text.strip_suffix(b"\r\n").unwrap_or(text);
-    String::from_utf8_lossy(&text[..text.len().min(QUOTED_ERROR_BYTES)]).into_owned()
+    crate::reject::quoted(text)
 }
 
 impl Engine {

@@ -29,8 +29,7 @@ use crate::glob;
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::{
     MIRROR_ERROR_KINDS_MAX, MIRROR_REPLY_BYTES, MIRROR_RETRY_MAX_MS, MIRROR_RETRY_MIN_MS,
-    MIRROR_TOLD_EVERY_MS, MIRROR_WINDOW_BYTES, MIRROR_WINDOW_MAX, QUOTED_ERROR_BYTES, SHADOW_LOOKS,
-    SHADOW_QUEUE_BYTES,
+    MIRROR_TOLD_EVERY_MS, MIRROR_WINDOW_BYTES, MIRROR_WINDOW_MAX, SHADOW_LOOKS, SHADOW_QUEUE_BYTES,
 };
 use crate::settings::MirrorSettings;
 use crate::time::Time;
@@ -628,8 +627,7 @@ impl Target {
     fn note_error(&mut self, error: &[u8]) {
         let text = error.strip_prefix(b"-").unwrap_or(error);
         let text = text.strip_suffix(b"\r\n").unwrap_or(text);
-        let text = &text[..text.len().min(QUOTED_ERROR_BYTES)];
-        self.told.sample = String::from_utf8_lossy(text).into_owned();
+        self.told.sample = crate::reject::quoted(text);
         let word = match is_unreached(error) {
             true => "UNREACHED",
             false => self.told.sample.split(' ').next().unwrap_or_default(),

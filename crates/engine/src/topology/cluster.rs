@@ -88,7 +88,7 @@ pub(crate) struct Cluster {
     /// Configured; never forgotten.
     seeds: Vec<NodeId>,
     /// Where nodes of the cluster are, those without slots among them, as one of them told when it was last asked.
-    pub(super) members: Vec<Address>,
+    pub(super) members: BTreeSet<Address>,
 }
 
 impl Cluster {
@@ -96,7 +96,7 @@ impl Cluster {
     pub(super) fn new(seeds: Vec<NodeId>) -> Self {
         let slots = alloc::vec![UNSERVED; SLOTS].into_boxed_slice();
         let (owners, homes) = (Vec::new(), Vec::new());
-        Self { slots, served: 0, owners, homes, seeds, members: Vec::new() }
+        Self { slots, served: 0, owners, homes, seeds, members: BTreeSet::new() }
     }
 
     /// The primary of a slot.
@@ -167,6 +167,13 @@ impl Cluster {
         let mut seen = BTreeSet::new();
         let owned = self.owners.iter().flat_map(Owner::nodes);
         owned.chain(self.seeds.iter().copied()).filter(|node| seen.insert(*node)).collect()
+    }
+
+    /// Whether this node is one of the candidates, or of the homes.
+    pub(super) fn names(&self, node: NodeId) -> bool {
+        self.owners.iter().any(|owner| owner.nodes().any(|own| own == node))
+            || self.seeds.contains(&node)
+            || self.homes().any(|home| home == node)
     }
 
     /// The configured nodes.

@@ -27,7 +27,7 @@ pub mod view;
 use crate::client::Hold;
 use crate::engine::{Engine, Notice};
 use crate::ids::NodeId;
-use crate::limits::{CLUSTER_NODES_MAX, OUTAGE_GAP_MS};
+use crate::limits::OUTAGE_GAP_MS;
 use crate::merge::scan;
 use crate::node::{Address, Node};
 use crate::reject;
@@ -108,6 +108,8 @@ pub(crate) struct Router {
     pub(crate) health_at: Time,
     /// Whom reads go to is made anew before the end of the turn.
     pub(crate) readers_stale: bool,
+    /// What pages of SCAN need, of the table of an epoch: see [`Engine::pages`].
+    pages: Option<(u32, Pages)>,
 }
 
 impl Router {
@@ -124,6 +126,7 @@ impl Router {
             woken_at: Time::default(),
             health_at: Time::default(),
             readers_stale: false,
+            pages: None,
         }
     }
 
@@ -395,7 +398,11 @@ impl PoolState {
 
     /// Whether this node is one of [`Self::named`].
     pub(crate) fn knows(&self, node: NodeId) -> bool {
-        self.named().contains(&node)
+        match &self.topology {
+            Topology::One(one) => *one == node,
+            Topology::Cluster(cluster) => cluster.names(node),
+            Topology::Sentinel(_) => self.named().contains(&node),
+        }
     }
 
     /// The nodes that the topology names, or the configuration. Some more than once.
@@ -494,8 +501,7 @@ impl Engine {
 
     /// The node of a pool at an address, made known if it is new. For addresses that a server told there is [`Self::told_nodes`].
     pub(crate) fn find_node(&mut self, pool: u16, address: &Address) -> NodeId {
-        let is_it = |node: &Node| node.pool == pool && node.address == *address;
-        let known = self.nodes.iter().find(|(_, node)| is_it(node)).map(|(id, _)| id);
+        let known = self.nodes.find(pool, address);
         known.unwrap_or_else(|| self.nodes.insert(Node::new(pool, address.clone())))
     }
 
@@ -507,13 +513,11 @@ impl Engine {
         told: impl IntoIterator<Item = &'a Address>,
     ) -> Vec<NodeId> {
         let Self { nodes, settings, .. } = self;
-        let of_pool = nodes.iter().filter(|(_, node)| node.pool == pool);
-        let mut known: BTreeMap<Address, NodeId> =
-            of_pool.map(|(id, node)| (node.address.clone(), id)).collect();
         let mut find = |told: &Address| {
-            let address = settings.address_map.at(told).unwrap_or_else(|| told.clone());
-            let entry = known.entry(address);
-            *entry.or_insert_with_key(|new| nodes.insert(Node::new(pool, new.clone())))
+            let mapped = settings.address_map.at(told);
+            let address = mapped.as_ref().unwrap_or(told);
+            let known = nodes.find(pool, address);
+            known.unwrap_or_else(|| nodes.insert(Node::new(pool, address.clone())))
         };
         told.into_iter().map(&mut find).collect()
     }
@@ -722,7 +726,7 @@ impl Engine {
         node.gives = members.gives;
         let (pool, map) = (node.pool, &self.settings.address_map);
         let at = |told: Address| map.at(&told).unwrap_or(told);
-        let addresses = members.addresses.into_iter().take(CLUSTER_NODES_MAX).map(at).collect();
+        let addresses = members.addresses.into_iter().map(at).collect();
         if let Some(state) = self.router.pool_mut(pool)
             && state.knows(id)
             && let Topology::Cluster(cluster) = &mut state.topology
@@ -731,8 +735,21 @@ impl Engine {
         }
     }
 
+    /// How an iteration over all nodes sees the table: made once for each epoch of it, since thousands of pages may come between two changes.
+    pub(crate) fn pages(&mut self) -> &Pages {
+        let epoch = self.route_epoch;
+        let known = self.router.pages.take().filter(|(of, _)| *of == epoch);
+        let pages = known.map_or_else(|| self.pages_now(), |(_, pages)| pages);
+        debug_assert_eq!(pages, self.pages_now(), "a table that changed within an epoch");
+        &self.router.pages.insert((epoch, pages)).1
+    }
+
+    fn pages_now(&self) -> Pages {
+        Pages { nodes: self.router.primaries(), mark: self.topology_mark() }
+    }
+
     /// A mark of what owns what, for cursors, 1 to [`scan::MARK_MAX`]: it differs with the primaries and where their ranges begin.
-    pub(crate) fn topology_mark(&self) -> u16 {
+    fn topology_mark(&self) -> u16 {
         // FNV-1a.
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
         let mut add = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -784,6 +801,15 @@ impl Engine {
             (false, pools) => Some(format!("{pools} shards{out}: {}", states.join("; "))),
         }
     }
+}
+
+/// See [`Engine::pages`].
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Pages {
+    /// The nodes in the order of an iteration.
+    pub(crate) nodes: Vec<NodeId>,
+    /// The mark of the table ([`Engine::topology_mark`]).
+    pub(crate) mark: u16,
 }
 
 /// Whether settings name something that cannot be built; in words.

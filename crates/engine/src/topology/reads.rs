@@ -299,7 +299,7 @@ impl Engine {
             return false;
         }
         if !core::mem::replace(&mut node.health.unfit, true) {
-            self.renew_readers();
+            self.router.readers_stale = true;
         }
         true
     }

@@ -8,6 +8,7 @@
 //!
 //! Invariant: `asking` names an upstream that was asked or is to be asked when it is ready.
 
+use super::slots::SLOTS;
 use super::{PoolState, Topology, sentinel, slots};
 use crate::engine::{Engine, Notice};
 use crate::ids::{NodeId, UpstreamId};
@@ -58,6 +59,8 @@ pub(crate) enum Useless {
     Empty,
     /// It names so many nodes, more than [`CLUSTER_NODES_MAX`].
     TooManyNodes(usize),
+    /// It has so many ranges, more than there are slots.
+    TooManyRanges(usize),
 }
 
 /// See the module.
@@ -329,6 +332,7 @@ impl Engine {
                     asked.push(OwnCommand::Nodes);
                 }
                 encode::request(out, &[b"CLUSTER", b"SLOTS"]);
+                upstream.paged.open += 1;
                 asked.push(OwnCommand::Slots);
                 self.sent_own(now, id, at, &asked);
             }
@@ -460,6 +464,9 @@ impl Engine {
         let Some(pool) = self.nodes.get(node).map(|node| node.pool) else { return };
         let asked_at = self.own_asked_at;
         let parsed = resp::value::parse(reply).ok().flatten().map(|(value, _)| value);
+        if let Some(upstream) = self.upstreams.get_mut(id).filter(|_| own == OwnCommand::Slots) {
+            upstream.paged.open = upstream.paged.open.saturating_sub(1);
+        }
         if own == OwnCommand::Slots && self.doubts(now, pool, node) {
             return;
         }
@@ -482,10 +489,13 @@ impl Engine {
             (_, Err(useless)) => {
                 let error = parsed.as_ref().and_then(Value::as_error);
                 let words = match (error, useless) {
-                    (Some(text), _) => String::from_utf8_lossy(text).into_owned(),
+                    (Some(text), _) => crate::reject::quoted(text),
                     (None, Useless::Empty) => self.knows_nothing(pool),
                     (None, Useless::TooManyNodes(count)) => {
                         format!("names {count} nodes, more than {CLUSTER_NODES_MAX}")
+                    }
+                    (None, Useless::TooManyRanges(count)) => {
+                        format!("tells {count} ranges of slots, of which there are {SLOTS}")
                     }
                 };
                 let cause = format!("{}: {words}", self.label(node));
@@ -520,6 +530,9 @@ impl Engine {
                 let host = self.host_of(node);
                 let ranges = slots::parse(value, &host).filter(|ranges| !ranges.is_empty());
                 let ranges = ranges.ok_or(Useless::Empty)?;
+                if ranges.len() > SLOTS {
+                    return Err(Useless::TooManyRanges(ranges.len()));
+                }
                 let count = slots::count_nodes(&ranges);
                 if count > CLUSTER_NODES_MAX {
                     return Err(Useless::TooManyNodes(count));

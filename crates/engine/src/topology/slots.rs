@@ -10,7 +10,7 @@
 //!
 //! Invariant: in what [`parse`] returns every slot is below [`SLOTS`] and every range has a primary.
 
-use crate::limits::HOST_BYTES_MAX;
+use crate::limits::{CLUSTER_NODES_MAX, HOST_BYTES_MAX};
 use crate::node::Address;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -63,9 +63,9 @@ pub(super) fn says_down(reply: &Value<'_>) -> bool {
 pub(super) struct Members {
     /// Addresses of all nodes, each by its address and by its host name.
     pub(super) addresses: Vec<Address>,
-    /// The slots that the node which gave the reply is giving away: `[93->-<node>]` behind the line of itself
+    /// Whether the node which gave the reply is giving slots away: `[93->-<node>]` behind the line of itself
     /// (`clusterGenNodeDescription` in Redis' cluster.c).
-    pub(super) gives: Vec<u16>,
+    pub(super) gives: bool,
 }
 
 /// Reads a reply to `CLUSTER NODES`. Nodes that have not joined yet are left out.
@@ -79,19 +79,22 @@ pub(super) fn members(reply: &Value<'_>, asked_host: &str) -> Members {
             continue;
         };
         let has = |flag: &[u8]| flags.split(|byte| *byte == b',').any(|word| word == flag);
-        if !has(b"handshake") && !has(b"noaddr") {
+        let has_room = members.addresses.len() < CLUSTER_NODES_MAX;
+        if has_room && !has(b"handshake") && !has(b"noaddr") {
             members.addresses.extend(addresses(endpoint, asked_host));
         }
         if has(b"myself") {
-            let gives = words.filter_map(|word| {
-                let slot = word.strip_prefix(b"[")?;
-                let end = slot.windows(3).position(|sign| sign == b"->-")?;
-                resp::number::parse_i64(&slot[..end])
-            });
-            members.gives.extend(gives.filter_map(|slot| u16::try_from(slot).ok()));
+            members.gives |= words.any(|word| gives_slot(word).is_some());
         }
     }
     members
+}
+
+/// The slot of `[93->-<node>]`.
+fn gives_slot(word: &[u8]) -> Option<u16> {
+    let slot = word.strip_prefix(b"[")?;
+    let end = slot.windows(3).position(|sign| sign == b"->-")?;
+    u16::try_from(resp::number::parse_i64(&slot[..end])?).ok()
 }
 
 /// `10.0.0.1:7000@17000,host.example,shard-id=…`: the address, and the host name with the port.
@@ -194,13 +197,9 @@ mod tests {
         };
         let gives = |text: &str| members(&Value::Bulk(text.as_bytes()), "x").gives;
         let away = "292f8b365bb7edb5e285caf0b7e6ddc7265d2f4f";
-        assert_eq!(gives(&text(&format!(" [93->-{away}] [94->-{away}]"), "")), [93, 94]);
-        let none: [u16; 0] = [];
-        assert_eq!(
-            gives(&text(" [77-<-e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca]", " [1->-a]")),
-            none
-        );
-        assert_eq!((gives(&text("", "")), gives("")), (Vec::new(), Vec::new()));
+        assert!(gives(&text(&format!(" [93->-{away}] [94->-{away}]"), "")));
+        assert!(!gives(&text(" [77-<-e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca]", " [1->-a]")));
+        assert!(!gives(&text("", "")) && !gives(""));
         assert_eq!(members(&Value::Integer(1), "x"), Members::default());
     }
 

@@ -12,7 +12,6 @@ use super::inflight::OwnCommand;
 use super::{Lane, UpstreamKey};
 use crate::engine::Engine;
 use crate::ids::{NodeKind, Slab, UpstreamId};
-use crate::limits::QUOTED_ERROR_BYTES;
 use crate::node::{self, Address};
 use crate::settings::{Node, Settings};
 use crate::time::Time;
@@ -224,8 +223,7 @@ impl Engine {
         own: OwnCommand,
         error: Vec<u8>,
     ) {
-        let quoted = &error[..error.len().min(QUOTED_ERROR_BYTES)];
-        let text = String::from_utf8_lossy(quoted).into_owned();
+        let text = crate::reject::quoted(&error);
         let cause = format!("refused the greeting: {text}");
         // Clients see a refused SELECT or HELLO 3 as the server's own answer to theirs. A refused password is not theirs.
         // Nor is that the server is full or loading: then the node is down, and tried again.

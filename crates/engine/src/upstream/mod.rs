@@ -102,6 +102,15 @@ impl Lane {
     }
 }
 
+/// What was asked for the sake of pages of SCAN.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Paged {
+    /// Where the last question begins in what is sent.
+    pub(crate) begins_at: Option<u64>,
+    /// Questions that are not answered, others of the same kind among them.
+    pub(crate) open: u32,
+}
+
 /// Who may use a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -245,6 +254,8 @@ pub struct Upstream {
     pub ready_at: Time,
     /// The server may take its time until then: the command under way waits for something (for ever: the end of time).
     pub no_reply_before: Option<Time>,
+    /// Questions before pages of SCAN.
+    pub(crate) paged: Paged,
     /// When it is looked at again: not after its deadline (`timers`).
     pub(crate) wake_at: Option<Time>,
     /// The id that the connection has at its server; `None` if that has not told it.
@@ -301,6 +312,7 @@ impl Upstream {
             tried_from: None,
             ready_at: Time::default(),
             no_reply_before: None,
+            paged: Paged::default(),
             wake_at: None,
             server_id: None,
             scripts: BTreeSet::new(),
@@ -486,6 +498,7 @@ impl Upstream {
         self.forwarded = 0;
         self.in_push = false;
         self.waits_for_buffer = false;
+        self.paged = Paged::default();
         self.stall = None;
         self.stalled_us = 0;
     }

@@ -166,3 +166,33 @@ fn the_question_before_a_page_takes_the_connection_of_its_client() {
     story.node_conn("n1", 1).gets_nothing();
     story.node_conn("n1", 2).gets(["CLUSTER INFO", "CLUSTER SLOTS", "CLUSTER NODES", "SCAN 0"]);
 }
+
+// Each answer costs every worker as much as the table is large.
+#[test]
+fn pages_that_leave_together_stand_behind_one_question() {
+    let mut story = Story::warm_cluster();
+    story.holds_the_table();
+    for name in ["a", "b", "c"] {
+        story.client(name).sends_at_once(&crate::words::request("SCAN 0"));
+    }
+    story.turn();
+    let questions = ["CLUSTER INFO", "CLUSTER SLOTS", "CLUSTER NODES"];
+    story.node("n1").gets(questions).gets(["SCAN 0"; 3]);
+    story.client("d").says("SCAN 0");
+    story.node("n1").gets(questions).gets("SCAN 0");
+}
+
+#[test]
+fn a_server_that_holds_its_answers_back_is_asked_only_so_often() {
+    let mut story = Story::warm_cluster();
+    story.holds_the_table();
+    let most = engine::limits::PAGE_QUESTIONS_MAX as usize;
+    let mut asked = 0;
+    for number in 0..most + 20 {
+        story.client(&format!("c{number}")).says("SCAN 0");
+        while let Some(line) = story.node("n1").takes_one() {
+            asked += usize::from(line == "CLUSTER SLOTS");
+        }
+    }
+    assert_eq!(asked, most);
+}

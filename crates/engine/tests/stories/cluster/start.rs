@@ -349,3 +349,31 @@ fn when_all_nodes_say_that_the_cluster_is_down_they_are_believed() {
     story.client("a").gets("\"v\"");
     assert_eq!(story.asked_for_the_table().len(), 3, "each is asked once");
 }
+
+#[test]
+fn clients_get_the_begin_of_a_long_error_about_the_table() {
+    let mut story = Story::cluster();
+    story.holds_the_table();
+    story.client("a").says("GET a4");
+    let long = format!("-ERR {}", "x".repeat(1 << 20));
+    story.node("n1").gets(["CLUSTER INFO", "CLUSTER SLOTS"]).answers(["+", &long]);
+    story.after_ms(100);
+    story.after_ms(2_000);
+    let got = story.client("a").takes_text();
+    assert!(got.starts_with("-CLUSTERDOWN Hash slot not served (respool: n1:"), "{got:.200}");
+    assert!(got.len() < 512, "{} bytes", got.len());
+}
+
+#[test]
+fn a_table_of_more_ranges_than_there_are_slots_is_none() {
+    let mut story = Story::cluster();
+    story.holds_the_table();
+    story.client("a").says("GET a4");
+    let range = "*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\nh\r\n:1\r\n";
+    let table = format!("*{}\r\n{}", 16_385, range.repeat(16_385));
+    story.node("n1").gets(["CLUSTER INFO", "CLUSTER SLOTS"]).answers(["+", &table]);
+    story.after_ms(100);
+    story.after_ms(2_000);
+    let got = story.client("a").takes_text();
+    assert!(got.contains("tells 16385 ranges of slots, of which there are 16384"), "{got:.200}");
+}
