@@ -706,6 +706,7 @@ impl Engine {
         self.check_login();
         self.check_words();
         self.check_lookups();
+        self.check_marks();
         for (id, client) in self.clients.iter() {
             client.places.check();
             if let Some(upstream) = client.lease.as_ref().and_then(|lease| lease.upstream) {

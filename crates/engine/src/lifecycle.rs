@@ -312,6 +312,13 @@ impl Engine {
         self.wake_parked(id);
     }
 
+    /// This client looks again, if it waits for this upstream.
+    pub(crate) fn wake_waiter(&mut self, id: UpstreamId, client: ClientId) {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let at = upstream.waiters.iter().position(|waiter| *waiter == client);
+        self.resume.extend(at.and_then(|at| upstream.waiters.remove(at)));
+    }
+
     /// Goes on with a client that is held no more.
     pub(crate) fn resume_client(&mut self, now: Time, id: ClientId) {
         let Some(client) = self.clients.get_mut(id) else { return };

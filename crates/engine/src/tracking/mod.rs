@@ -56,7 +56,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Bound;
-use order::{Asked, State, Waiting};
+use order::{Asked, Marks, State, Waiting};
 use reading::{Reading, keys_bytes};
 use resp::{Protocol, encode};
 
@@ -99,6 +99,8 @@ pub(crate) struct Caches {
     prefix_round: u64,
     /// What is asked over connections of these lanes for clients that have something under way elsewhere.
     asked: BTreeMap<UpstreamId, VecDeque<Asked>>,
+    /// How many of these are marks, by client.
+    marks: Marks,
     /// The number of the last fence.
     next_fence: u64,
     /// What was answered of them in this turn.

@@ -24,6 +24,7 @@ use crate::request::Step;
 use crate::time::Time;
 use crate::upstream::Lane;
 use crate::upstream::inflight::OwnCommand;
+use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use resp::Protocol;
@@ -37,6 +38,33 @@ pub(super) enum Asked {
     Fence(ClientId, u64),
     /// The same, of a connection by which this client hears no more.
     LastWord(ClientId, u64),
+}
+
+/// How many marks of each client are not answered. EXEC asks at each try, and there may be as many marks as keys are read in all open transactions.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Marks(BTreeMap<(ClientId, UpstreamId), usize>);
+
+impl Marks {
+    fn begin(&mut self, client: ClientId, upstream: UpstreamId) {
+        *self.0.entry((client, upstream)).or_default() += 1;
+    }
+
+    /// A mark was answered. Returns whether no other one of this client is open over this connection.
+    fn end(&mut self, client: ClientId, upstream: UpstreamId) -> bool {
+        let Entry::Occupied(mut open) = self.0.entry((client, upstream)) else { return false };
+        *open.get_mut() -= 1;
+        let is_last = *open.get() == 0;
+        if is_last {
+            open.remove();
+        }
+        is_last
+    }
+
+    /// The first connection over which a mark of this client is not answered.
+    fn first(&self, client: ClientId) -> Option<UpstreamId> {
+        let mut open = self.0.range((client, UpstreamId::new(0, 0))..);
+        open.next().filter(|((of, _), _)| *of == client).map(|((_, upstream), _)| *upstream)
+    }
 }
 
 /// Whether a change of a key will be told that is read in an open transaction.
@@ -161,6 +189,7 @@ impl Engine {
             core::iter::once(&b"EXISTS"[..]).chain(keys.iter().map(|key| &**key)).collect();
         self.say_own(now, upstream, OwnCommand::Mark, &words);
         self.caches.asked.entry(upstream).or_default().push_back(Asked::Mark(id, keys));
+        self.caches.marks.begin(id, upstream);
     }
 
     /// The connection over which keys are marked that are read in a transaction.
@@ -191,10 +220,23 @@ impl Engine {
 
     /// What EXEC of this client waits for: that the keys which it reads are marked.
     pub(crate) fn marks_wait(&self, id: ClientId) -> Option<Step> {
-        let of_client = |asked: &Asked| matches!(asked, Asked::Mark(client, _) if *client == id);
-        let (upstream, _) =
-            self.caches.asked.iter().find(|(_, asked)| asked.iter().any(of_client))?;
-        Some(Step::Hold(Hold::Upstream(*upstream)))
+        self.caches.marks.first(id).map(|upstream| Step::Hold(Hold::Upstream(upstream)))
+    }
+
+    /// For debug builds.
+    ///
+    /// # Panics
+    /// When the counts of marks are not those of the marks that are open.
+    pub(crate) fn check_marks(&self) {
+        let mut counted = Marks::default();
+        for (upstream, asked) in &self.caches.asked {
+            for asked in asked {
+                if let Asked::Mark(client, _) = asked {
+                    counted.begin(*client, *upstream);
+                }
+            }
+        }
+        assert_eq!(counted, self.caches.marks, "marks that are open");
     }
 
     /// EXEC took this place, in which these keys are read.
@@ -234,24 +276,33 @@ impl Engine {
         if queue.is_empty() {
             self.caches.asked.remove(&id);
         }
-        asked.into_iter().for_each(|asked| self.end_asked(asked, fine));
-        // EXEC may wait for it.
-        self.wake_waiters(id);
+        // EXEC of this client may wait for the mark, and nobody else does.
+        if let Some(client) = asked.and_then(|asked| self.end_asked(id, asked, fine)) {
+            self.wake_waiter(id, client);
+        }
     }
 
-    /// Nothing that was asked over this connection will be answered.
+    /// Nothing that was asked over this connection will be answered. Clients that wait for it are woken when it is made again or given up.
     pub(super) fn asked_in_vain(&mut self, id: UpstreamId) {
         let asked = self.caches.asked.remove(&id).unwrap_or_default();
-        asked.into_iter().for_each(|asked| self.end_asked(asked, false));
+        for asked in asked {
+            self.end_asked(id, asked, false);
+        }
     }
 
-    fn end_asked(&mut self, asked: Asked, fine: bool) {
+    /// Returns the client whose last mark over this connection that was.
+    fn end_asked(&mut self, upstream: UpstreamId, asked: Asked, fine: bool) -> Option<ClientId> {
         match asked {
-            Asked::Mark(client, keys) => self.marked(client, &keys, fine),
+            Asked::Mark(client, keys) => {
+                let is_last = self.caches.marks.end(client, upstream);
+                self.marked(client, &keys, fine);
+                return is_last.then_some(client);
+            }
             // The reply that goes before may have come in the same turn, over its own connection.
             Asked::Fence(client, number) => self.caches.fenced.push((client, number)),
             Asked::LastWord(client, number) => self.said_last_word(client, number),
         }
+        None
     }
 
     fn marked(&mut self, id: ClientId, keys: &[Name], fine: bool) {
@@ -358,5 +409,25 @@ mod tests {
         assert!(waiting.held_bytes() > 3 && !waiting.is_empty());
         assert_eq!(core::iter::from_fn(|| waiting.pop_due(2)).count(), 1);
         assert_eq!((waiting.held_bytes(), waiting.is_empty()), (0, true));
+    }
+
+    /// A look at every mark for each question would be five thousand million.
+    #[test]
+    fn a_hundred_thousand_marks_are_open_while_each_transaction_asks_for_its_own() {
+        let of = |number: u32| (ClientId::new(number / 100, 1), UpstreamId::new(number % 2, 0));
+        let mut marks = Marks::default();
+        for number in 0..100_000 {
+            let (client, upstream) = of(number);
+            marks.begin(client, upstream);
+        }
+        for number in 0..100_000 {
+            let (client, upstream) = of(number);
+            // The last one over the first connection is answered before the last one over the second.
+            let first = if number % 100 == 99 { 1 } else { 0 };
+            assert_eq!(marks.first(client), Some(UpstreamId::new(first, 0)));
+            // EXEC is woken twice, and not with each answer.
+            assert_eq!(marks.end(client, upstream), number % 100 >= 98);
+        }
+        assert!(marks.0.is_empty() && marks.first(ClientId::new(7, 1)).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Client-side caching: invalidations that wait for a reply, and those are many.
+//! Client-side caching: invalidations that wait for a reply, and EXEC that waits for marks, where these are many.
 
 use crate::tracking::{ALL, caches, number_of};
 use crate::words::Story;
@@ -53,4 +53,57 @@ fn flushes_that_wait_for_exec_are_in_the_clients_account() {
     story.client("a").takes();
     let after = memory_of(&mut story, &number);
     assert!(after < before + MANY, "{before} and {after}");
+}
+
+#[test]
+fn exec_of_many_clients_goes_as_soon_as_the_marks_of_its_own_client_are_answered() {
+    let mut story = Story::new();
+    begins_exec(&mut story);
+    story.conn(3).answers("*1\r\n:1\r\n");
+    story.client("a").takes();
+    for client in ["a", "b", "c"] {
+        if client != "a" {
+            caches(&mut story, client, "");
+        }
+        story.client(client).says(["MULTI", &format!("GET {client}1"), &format!("GET {client}2")]);
+        story.client(client).says("EXEC");
+    }
+    story.conn(2).gets(["EXISTS a1", "EXISTS a2", "EXISTS b1", "EXISTS b2"]);
+    story.conn(2).gets(["EXISTS c1", "EXISTS c2"]);
+    for (conn, client) in [(3, "a"), (4, "b"), (5, "c")] {
+        let gets = ["MULTI", &format!("GET {client}1"), &format!("GET {client}2")];
+        story.conn(conn).gets(gets).answers(["+OK", "+QUEUED", "+QUEUED"]);
+        story.client(client).takes();
+    }
+    for (conn, client) in [(3, "a"), (4, "b"), (5, "c")] {
+        story.conn(2).answers(":1");
+        story.conn(conn).gets_nothing();
+        story.conn(2).answers(":1");
+        for other in conn + 1..=5 {
+            story.conn(other).gets_nothing();
+        }
+        story.conn(conn).gets("EXEC").answers("*2\r\n:1\r\n:2\r\n");
+        story.client(client).gets("*2\r\n:1\r\n:2\r\n");
+    }
+}
+
+/// The answer to its mark comes all the same.
+#[test]
+fn a_client_that_goes_while_exec_waits_for_its_marks_keeps_nobody() {
+    let mut story = Story::new();
+    begins_exec(&mut story);
+    story.conn(3).answers("*1\r\n:1\r\n");
+    story.client("a").takes();
+    story.client("a").says(["MULTI", "GET x", "EXEC"]);
+    caches(&mut story, "b", "");
+    story.client("b").says(["MULTI", "GET y", "EXEC"]);
+    story.conn(2).gets(["EXISTS x", "EXISTS y"]);
+    story.client("a").dies();
+    story.conn(4).gets(["MULTI", "GET y"]).answers(["+OK", "+QUEUED"]);
+    story.client("b").gets(["+OK", "+QUEUED"]);
+    story.conn(2).answers(":1");
+    story.conn(4).gets_nothing();
+    story.conn(2).answers(":1");
+    story.conn(4).gets("EXEC").answers("*1\r\n:2\r\n");
+    story.client("b").gets("*1\r\n:2\r\n");
 }
