@@ -31,6 +31,7 @@ use crate::settings::Limits;
 use crate::time::Time;
 use crate::upstream::inflight::{Owner, Run};
 use crate::upstream::{Role, Upstream};
+use alloc::collections::{VecDeque, vec_deque};
 use alloc::vec::Vec;
 
 /// Clients that hold less are not added up, whatever the limits are.
@@ -56,6 +57,78 @@ const GROWN_BYTES: usize = 32 << 20;
 
 /// At the bound this part of the memory is freed, and not each byte that is too much by itself.
 const BOUND_PART: usize = 32;
+
+/// Most bytes that a block of the allocator takes beside those that were asked for: its head, and the rest of the last unit (with glibc 1 byte takes 32).
+const BLOCK_BYTES: usize = 32;
+
+/// Memory for so many bytes in a block of their own, and for the record that holds them. A record of a few bytes takes several times these, and clients
+/// can make many: whoever counts such records counts them by this.
+pub(crate) const fn kept_bytes<Record>(bytes: usize) -> usize {
+    bytes + size_of::<Record>() + BLOCK_BYTES
+}
+
+/// Frames that are kept in their order, each with what is known of it.
+#[derive(Debug)]
+pub(crate) struct KeptFrames<T> {
+    all: VecDeque<(T, Vec<u8>)>,
+    /// Bytes of the frames.
+    frame_bytes: usize,
+}
+
+impl<T> Default for KeptFrames<T> {
+    fn default() -> Self {
+        Self { all: VecDeque::new(), frame_bytes: 0 }
+    }
+}
+
+impl<T> KeptFrames<T> {
+    pub(crate) fn push(&mut self, known: T, frame: Vec<u8>) {
+        self.frame_bytes += frame.len();
+        self.all.push_back((known, frame));
+    }
+
+    pub(crate) fn pop_front(&mut self) -> Option<(T, Vec<u8>)> {
+        let first = self.all.pop_front()?;
+        self.frame_bytes -= first.1.len();
+        Some(first)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(T, Vec<u8>)> {
+        self.all.iter()
+    }
+
+    /// Bytes of the frames alone: a bound that clients see is one of these.
+    pub(crate) fn frame_bytes(&self) -> usize {
+        self.frame_bytes
+    }
+
+    /// Memory for the frames beside their bytes.
+    pub(crate) fn record_bytes(&self) -> usize {
+        self.all.len() * kept_bytes::<(T, Vec<u8>)>(0)
+    }
+
+    /// Memory for all of it.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.frame_bytes + self.record_bytes()
+    }
+}
+
+impl<T> IntoIterator for KeptFrames<T> {
+    type Item = (T, Vec<u8>);
+    type IntoIter = vec_deque::IntoIter<Self::Item>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.all.into_iter()
+    }
+}
 
 /// What one holder has in the sums of an account.
 #[derive(Debug, Default)]
@@ -629,6 +702,21 @@ impl Role {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kept_frame_counts_with_its_record_until_it_is_taken_out() {
+        let mut frames = KeptFrames::default();
+        let each = size_of::<(usize, Vec<u8>)>() + BLOCK_BYTES;
+        for number in 0..3_usize {
+            frames.push(number, alloc::vec![0; number]);
+        }
+        assert_eq!((frames.frame_bytes(), frames.held_bytes()), (3, 3 + 3 * each));
+        assert_eq!(frames.held_bytes(), frames.iter().map(|one| one.1.len() + each).sum());
+        while let Some((number, frame)) = frames.pop_front() {
+            assert_eq!(frame.len(), number);
+        }
+        assert_eq!((frames.len(), frames.held_bytes()), (0, 0));
+    }
 
     #[test]
     fn a_charge_follows_its_holder_and_small_ones_count_nothing() {

@@ -20,7 +20,7 @@
 //!
 //! Invariant: nothing of these commands is done unless EXEC was, and an [`Assembly`] has an open place of its client.
 
-use crate::account::Charge;
+use crate::account::{Charge, KeptFrames, kept_bytes};
 use crate::client::{Client, Hold};
 use crate::command::{self, CommandId, Flags, ids};
 use crate::engine::Engine;
@@ -37,7 +37,7 @@ use crate::route::Way;
 use crate::scatter::{Wish, row_of};
 use crate::time::Time;
 use crate::transaction::Refusal;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use resp::{Args, ReplyScanner, Scan, encode, number};
 
@@ -54,10 +54,9 @@ pub(crate) struct Inside {
 #[derive(Debug, Default)]
 pub(crate) struct Own {
     /// Each with its index among the queued ones.
-    commands: Vec<(usize, Vec<u8>)>,
+    commands: KeptFrames<usize>,
     /// What policies answered, each with its index likewise.
-    answers: Vec<(usize, Vec<u8>)>,
-    bytes: usize,
+    answers: KeptFrames<usize>,
     /// What is read behind a CLIENT TRACKING of this transaction.
     keys: Vec<Vec<u8>>,
     /// CLIENT TRACKING is among them.
@@ -66,14 +65,21 @@ pub(crate) struct Own {
     changed: Vec<(usize, Outward)>,
     /// A SUBSCRIBE is among them: what PING answers behind it only we know.
     listens: bool,
-    /// Bytes of `keys`.
+    /// Memory for `keys`.
     keys_bytes: usize,
 }
 
 impl Own {
-    /// Bytes of all of it.
+    /// Bytes that count for the bound that its client is told of.
+    fn said_bytes(&self) -> usize {
+        let frames = self.commands.frame_bytes() + self.answers.frame_bytes();
+        frames + self.changed.len() * CHANGED_BYTES
+    }
+
+    /// Memory for all of it.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.bytes + self.keys_bytes
+        let changed = self.changed.len() * kept_bytes::<(usize, Outward)>(0);
+        self.commands.held_bytes() + self.answers.held_bytes() + changed + self.keys_bytes
     }
 
     /// Whether the answer to this client's EXEC must be whole before it is given on.
@@ -97,7 +103,7 @@ pub(crate) struct Assembly {
     /// How many of them are `None`.
     open: usize,
     /// Commands that are still to be done.
-    due: VecDeque<(usize, Vec<u8>)>,
+    due: KeptFrames<usize>,
     /// The command that waits for servers or for all workers; the commands that are due wait with it.
     waits: Option<usize>,
     /// The client wants no answer.
@@ -106,7 +112,7 @@ pub(crate) struct Assembly {
     mutes: Vec<(usize, bool)>,
     /// See [`Own`].
     keys: Vec<Vec<u8>>,
-    /// Bytes of `elements`, of `due`, and of `keys`.
+    /// Bytes of `elements`, and memory for `keys`.
     bytes: usize,
     /// What it has in the engine's account.
     pub(crate) charge: Charge,
@@ -154,7 +160,8 @@ impl Assembly {
 
     /// Bytes that it holds.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.bytes + self.elements.len() * size_of::<Option<Element>>()
+        let elements = self.elements.len() * kept_bytes::<Option<Element>>(0);
+        self.bytes + elements + self.due.held_bytes()
     }
 
     fn is_whole(&self) -> bool {
@@ -215,7 +222,9 @@ impl Engine {
             return Err(self.refuse_inside(wish, Refusal::Text(reject::NO_MULTI)));
         }
         if self.changes_reply()
-            && self.own(wish.id).is_some_and(|own| own.bytes + CHANGED_BYTES > UNSENT_BYTES_MAX)
+            && self
+                .own(wish.id)
+                .is_some_and(|own| own.said_bytes() + CHANGED_BYTES > UNSENT_BYTES_MAX)
         {
             return Err(self.refuse_inside(wish, Refusal::Text(reject::OWN_INSIDE_MAX)));
         }
@@ -247,7 +256,7 @@ impl Engine {
             }
             return Err(step);
         }
-        let own_bytes = self.own(wish.id).map_or(0, |own| own.bytes);
+        let own_bytes = self.own(wish.id).map_or(0, Own::said_bytes);
         if own_bytes + wish.frame.len() > UNSENT_BYTES_MAX {
             return Err(self.refuse_inside(wish, Refusal::Text(reject::OWN_INSIDE_MAX)));
         }
@@ -306,7 +315,6 @@ impl Engine {
         let keys: Vec<Vec<u8>> = keys.iter().map(|(_, key)| key.to_vec()).collect();
         let Some(own) = self.own_of(wish.id) else { return };
         if let Some(outward) = outward {
-            own.bytes += CHANGED_BYTES;
             own.changed.push((index, outward));
         }
         if stands_in && self.settings.pass_through {
@@ -317,11 +325,9 @@ impl Engine {
             own.tracks |= wish.row == Some(ids::CLIENT)
                 && command::lookup_sub(ids::CLIENT, wish.args[1]) == Some(ids::CLIENT_TRACKING);
             own.listens |= wish.row.and_then(verb).is_some();
-            own.bytes += wish.frame.len();
-            own.commands.push((index, wish.frame.to_vec()));
+            own.commands.push(index, wish.frame.to_vec());
         } else if own.tracks {
-            own.keys_bytes +=
-                keys.iter().map(|key| key.len() + size_of::<Vec<u8>>()).sum::<usize>();
+            own.keys_bytes += keys_bytes(&keys);
             own.keys.extend(keys);
         }
         self.account_rest(wish.id);
@@ -329,7 +335,7 @@ impl Engine {
 
     /// A policy answers a command of a transaction: a stand-in is queued, and with EXEC the answer takes its place.
     pub(crate) fn queue_answer(&mut self, now: Time, wish: &Wish<'_>, answer: &[u8]) -> Step {
-        let own_bytes = self.own(wish.id).map_or(0, |own| own.bytes);
+        let own_bytes = self.own(wish.id).map_or(0, Own::said_bytes);
         if own_bytes + answer.len() > UNSENT_BYTES_MAX {
             return self.refuse_inside(wish, Refusal::Text(reject::OWN_INSIDE_MAX));
         }
@@ -344,8 +350,7 @@ impl Engine {
         }
         let was_queued = self.queued(wish.id) > index;
         if let Some(own) = self.own_of(wish.id).filter(|_| was_queued) {
-            own.bytes += answer.len();
-            own.answers.push((index, answer.to_vec()));
+            own.answers.push(index, answer.to_vec());
         }
         self.account_rest(wish.id);
         self.end_skip(wish.id, wish.silent);
@@ -399,17 +404,16 @@ impl Engine {
                 left = left.saturating_sub(element.bytes.len());
             }
         }
-        let mut due = VecDeque::new();
+        let mut due = KeptFrames::default();
         for (index, frame) in own.commands {
             let Some(element) = elements.get_mut(index) else { continue };
             // The server did not take the protocol after all.
             if element.as_ref().is_some_and(|own| !own.bytes.starts_with(b"-")) {
                 *element = None;
-                due.push_back((index, frame));
+                due.push(index, frame);
             }
         }
         let elements_bytes: usize = elements.iter().flatten().map(|own| own.bytes.len()).sum();
-        let due_bytes: usize = due.iter().map(|(_, frame)| frame.len()).sum();
         let assembly = Assembly {
             client: id,
             seq,
@@ -420,7 +424,7 @@ impl Engine {
             is_mute: silent,
             mutes: Vec::new(),
             keys: own.keys,
-            bytes: elements_bytes + due_bytes + own.keys_bytes,
+            bytes: elements_bytes + own.keys_bytes,
             charge: Charge::default(),
         };
         self.assemblies.all.insert((id, seq), assembly);
@@ -438,6 +442,7 @@ impl Engine {
             let next = self.assembly(id, seq).and_then(|assembly| assembly.due.pop_front());
             let Some((index, frame)) = next else { break };
             self.do_inside(now, id, Inside { seq, index }, &frame);
+            self.account_assembly(id, seq);
             let after = self.assembly(id, seq).map_or(before, |assembly| assembly.bytes);
             self.grants.slow.pay_inside(after.saturating_sub(before));
             let is_open =
@@ -451,10 +456,16 @@ impl Engine {
                 }
             }
         }
-        let keys = self.assembly(id, seq).map(|assembly| core::mem::take(&mut assembly.keys));
+        let keys = self.assembly(id, seq).map(|assembly| {
+            let keys = core::mem::take(&mut assembly.keys);
+            assembly.bytes -= keys_bytes(&keys);
+            keys
+        });
+        self.account_assembly(id, seq);
         let tracking = self.clients.get_mut(id).and_then(|client| client.tracking.as_mut());
         if let (Some(tracking), Some(keys)) = (tracking, keys) {
             tracking.end_of_transaction(seq, keys);
+            self.account_rest(id);
         }
         self.finish_assembly(id, seq);
     }
@@ -572,6 +583,11 @@ impl Engine {
 
 /// What a reply that becomes another one counts for.
 const CHANGED_BYTES: usize = 64;
+
+/// Memory for keys that are read behind a CLIENT TRACKING.
+fn keys_bytes(keys: &[Vec<u8>]) -> usize {
+    keys.iter().map(|key| kept_bytes::<Vec<u8>>(key.len())).sum()
+}
 
 /// The elements of an array; `None`: it is none.
 fn elements_of(reply: &[u8]) -> Option<Vec<Option<Element>>> {

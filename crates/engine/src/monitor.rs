@@ -21,6 +21,7 @@
 //!
 //! Invariant: a client that watches has its watch on every worker, or is gone.
 
+use crate::account::KeptFrames;
 use crate::client::Client;
 use crate::command::{self, CommandId, Flags, ids};
 use crate::engine::{Action, Engine};
@@ -93,14 +94,13 @@ impl Line {
 /// Requests of a transaction that are shown when it was done, EXEC the last, and the database of each.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    requests: Vec<(u32, Vec<u8>)>,
-    bytes: usize,
+    requests: KeptFrames<u32>,
 }
 
 impl Kept {
-    /// Bytes of all requests.
+    /// Memory for all requests.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.bytes
+        self.requests.held_bytes()
     }
 }
 
@@ -213,11 +213,10 @@ impl Engine {
             _ => lease.is_transaction(),
         });
         let Some((lease, _)) = stands_inside else { return self.show(now, args, &line) };
-        lease.kept.requests.push((lease.db_after.unwrap_or(client.db), frame.to_vec()));
-        lease.kept.bytes += frame.len();
-        if lease.kept.bytes > MONITOR_KEPT_BYTES {
+        lease.kept.requests.push(lease.db_after.unwrap_or(client.db), frame.to_vec());
+        if lease.kept.requests.frame_bytes() > MONITOR_KEPT_BYTES {
             let kept = core::mem::take(&mut lease.kept);
-            self.show_kept(now, line.id, &kept.requests);
+            self.show_kept(now, line.id, kept.requests);
         }
         self.account_rest(line.id);
     }
@@ -225,21 +224,27 @@ impl Engine {
     /// The answer to EXEC came.
     pub(crate) fn show_transaction(&mut self, now: Time, id: ClientId) {
         let Some(Client { lease: Some(lease), db, .. }) = self.clients.get_mut(id) else { return };
-        let mut kept = core::mem::take(&mut lease.kept).requests;
-        if !lease.done {
-            // Of what was not done only the end is shown.
-            kept.drain(..kept.len().saturating_sub(1));
-            kept.iter_mut().for_each(|(of, _)| *of = *db);
+        let kept = core::mem::take(&mut lease.kept).requests;
+        if lease.done {
+            self.account_rest(id);
+            return self.show_kept(now, id, kept);
         }
+        // Of what was not done only the end is shown.
+        let end = kept.into_iter().last().map(|(_, frame)| (*db, frame));
         self.account_rest(id);
-        self.show_kept(now, id, &kept);
+        self.show_kept(now, id, end);
     }
 
-    fn show_kept(&mut self, now: Time, id: ClientId, kept: &[(u32, Vec<u8>)]) {
+    fn show_kept(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        kept: impl IntoIterator<Item = (u32, Vec<u8>)>,
+    ) {
         for (db, frame) in kept {
-            let args: Vec<&[u8]> = resp::Args::new(frame).collect();
+            let args: Vec<&[u8]> = resp::Args::new(&frame).collect();
             if let Some(line) = self.line_of(id, &args).filter(|line| line.fits(args.len())) {
-                self.show(now, &args, &Line { db: *db, ..line });
+                self.show(now, &args, &Line { db, ..line });
             }
         }
     }

@@ -21,6 +21,7 @@
 //!
 //! Invariant: a client whose lease is `Queueing` without an upstream has nothing at any server.
 
+use crate::account::KeptFrames;
 use crate::client::Hold;
 use crate::command::{CommandId, Flags, ids};
 use crate::connect::Availability;
@@ -46,8 +47,7 @@ use resp::encode;
 #[derive(Debug, Default)]
 pub(crate) struct Queueing {
     /// What was answered with QUEUED here, as no key has told the node yet.
-    unsent: Vec<Vec<u8>>,
-    unsent_bytes: usize,
+    unsent: KeptFrames<()>,
     /// Commands that stand in it.
     pub(crate) queued: u32,
     /// Something was refused here: EXEC is EXECABORT.
@@ -61,9 +61,9 @@ pub(crate) struct Queueing {
 }
 
 impl Queueing {
-    /// Bytes of commands that were not sent.
+    /// Memory for the commands that were not sent.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.unsent_bytes
+        self.unsent.held_bytes()
     }
 
     /// See [`Lease::holds`].
@@ -511,7 +511,7 @@ impl Engine {
     pub(crate) fn begin_at(&mut self, now: Time, id: ClientId, upstream: UpstreamId) {
         self.say_own(now, upstream, OwnCommand::Multi, &[b"MULTI"]);
         let Some(State::Queueing(queueing)) = self.lease_state(id) else { return };
-        let frames = queueing.unsent.clone();
+        let frames: Vec<Vec<u8>> = queueing.unsent.iter().map(|(_, frame)| frame.clone()).collect();
         for frame in frames {
             let Some(up) = self.upstreams.get_mut(upstream) else { return };
             let at = up.append(&mut self.pool, &frame);
@@ -530,11 +530,10 @@ impl Engine {
             return self.refuse_inside(wish, Refusal::Arity(row.name()));
         }
         let Some(State::Queueing(queueing)) = self.lease_state(wish.id) else { return Step::Gone };
-        if queueing.unsent_bytes + wish.frame.len() > UNSENT_BYTES_MAX {
+        if queueing.unsent.frame_bytes() + wish.frame.len() > UNSENT_BYTES_MAX {
             return self.refuse_inside(wish, Refusal::Text(reject::UNSENT_MAX));
         }
-        queueing.unsent_bytes += wish.frame.len();
-        queueing.unsent.push(wish.frame.to_vec());
+        queueing.unsent.push((), wish.frame.to_vec());
         self.account_rest(wish.id);
         self.stats.command(counted(wish.row, wish.frame)).calls += 1;
         self.reply(wish.id, wish.silent, |out| encode::simple(out, b"QUEUED"));

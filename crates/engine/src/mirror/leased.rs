@@ -117,7 +117,7 @@ impl Engine {
         }
         mirrors.pending_bytes += wish.frame.len();
         queued.bytes += wish.frame.len();
-        queued.commands.push((index, wish.frame.to_vec()));
+        queued.commands.push(index, wish.frame.to_vec());
     }
 
     /// EXEC is about to be sent over this connection: whether it must wait.
@@ -158,7 +158,7 @@ impl Engine {
         let ticket = Some(Ticket::Exec(id, seq));
         let mut words = Vec::new();
         let mut unsaid = queued.unsaid;
-        for (index, frame) in &queued.commands {
+        for (index, frame) in queued.commands.iter() {
             let args: Vec<&[u8]> = Args::new(frame).collect();
             let Some(element) = elements.get(*index) else { continue };
             let script = self.script_of(Some(frame));

@@ -36,6 +36,7 @@ pub use shadow::{
     ShadowCounts, ShadowReport, ShadowRow, ShadowSample, compared_commands, shadows_of,
 };
 
+use crate::account::KeptFrames;
 use crate::client::Hold;
 use crate::command::word;
 use crate::command::{self, CommandId, Flags, ids};
@@ -124,7 +125,8 @@ struct Late {
 #[derive(Debug, Default)]
 pub(crate) struct Queued {
     /// Each with its index among those that were queued.
-    commands: Vec<(usize, Vec<u8>)>,
+    commands: KeptFrames<usize>,
+    /// Bytes of these among what is pending.
     bytes: usize,
     keys: Vec<KeyHash>,
     /// Why it cannot be told.
@@ -136,9 +138,9 @@ pub(crate) struct Queued {
 }
 
 impl Queued {
-    /// Bytes of its commands and of the hashes of their keys. The mirrors have the former among what is pending.
+    /// Memory for its commands and for the hashes of their keys. The mirrors have the bytes of the former among what is pending.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.keys.len() * size_of::<KeyHash>()
+        self.commands.record_bytes() + self.keys.len() * size_of::<KeyHash>()
     }
 
     /// Whether there is anything to tell.

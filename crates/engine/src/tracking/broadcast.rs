@@ -117,6 +117,7 @@ impl Engine {
                 // As in `key_changed`.
                 tracking.again.extend(tracking.reading.places_of(keys, head));
             }
+            self.account_rest(id);
             for keys in told {
                 self.tell_in_order(Some(by), id, Changed::Keys(keys));
             }

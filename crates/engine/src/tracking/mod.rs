@@ -23,12 +23,13 @@
 //! A lost connection means that changes may have been missed, so everybody whose keys it told of is told to drop all.
 //!
 //! Files: `commands` CLIENT TRACKING and its kin, `feed` the connections, `own` those of one client, `order` what is read and told while a
-//! request is under way elsewhere, `reading` which keys are read just now, `broadcast` those that hear of all keys with a prefix, `wire` the message. Here: the table, and the way of an invalidation.
+//! request is under way elsewhere, `reading` which keys are read just now, `again` those that are told once more, `broadcast` those that hear of all keys with a prefix, `wire` the message. Here: the table, and the way of an invalidation.
 //!
 //! Not here: the connections' lives (`connect`).
 //!
 //! Invariant: a key that a client was given over a tracked connection stands in the table for it, or an invalidation of it is on its way.
 
+mod again;
 mod broadcast;
 mod commands;
 mod feed;
@@ -51,6 +52,7 @@ use crate::reply::Fault;
 use crate::scatter::{Wish, keys_of};
 use crate::time::Time;
 use crate::upstream::{Lane, UpstreamKey};
+use again::Again;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -167,14 +169,14 @@ pub struct Tracking {
     /// What its latest requests read, until a later one is answered.
     reading: Reading,
     /// Keys that were read where nobody tracks, to be told of behind the reply at this place.
-    again: BTreeSet<(u32, Name)>,
+    again: Again,
     /// Requests with more keys than are tracked (`limits::TRACKED_REQUEST_KEYS_MAX`): these are told behind the reply, too.
     vast: VecDeque<Vast>,
     /// Bytes of these.
     vast_bytes: usize,
     /// Keys that are read in an open transaction.
     inside: BTreeMap<Name, State>,
-    /// Bytes of these, until what was read in it is told.
+    /// Bytes of these.
     inside_bytes: usize,
     /// The keys of the blocking command that is under way, and its place.
     blocked: Option<(u32, BTreeSet<Name>)>,
@@ -243,13 +245,14 @@ pub(crate) enum Changed {
 }
 
 impl Tracking {
-    /// Bytes of what is read in a transaction, until it is told, of what is read just now, of what is told later, and of prefixes.
+    /// Bytes of what is read in a transaction, of what is read just now, of what is told later or again, and of prefixes.
     pub(crate) fn held_bytes(&self) -> usize {
         self.inside_bytes
             + self.prefixes_bytes
             + self.reading.held_bytes()
             + self.vast_bytes
             + self.later.held_bytes()
+            + self.again.held_bytes()
     }
 
     /// The one of its prefixes that this key begins with.
@@ -374,8 +377,10 @@ impl Engine {
         }
         tracking.caching = false;
         let inside = core::mem::take(&mut tracking.inside);
+        tracking.inside_bytes = 0;
         if wish.row == Some(ids::EXEC) {
-            return self.exec_reads(wish.id, seq, inside, caches);
+            self.exec_reads(wish.id, seq, inside, caches);
+            return self.account_rest(wish.id);
         }
         if apart && wish.row.is_some_and(blocks) {
             tracking.blocked = Some((seq, keys.iter().cloned().collect()));
@@ -527,7 +532,8 @@ impl Engine {
         match tracking.reading.place_of(key, head) {
             // The reply may be older than the change, or newer: it is told again behind it.
             Some(seq) => {
-                tracking.again.insert((seq, key.clone()));
+                tracking.again.insert(seq, key.clone());
+                self.account_rest(id);
             }
             None => self.drop_reader(id, key),
         }
@@ -590,6 +596,7 @@ impl Engine {
             self.grants.fan.pay(again.len() * FAN_KEY_COST, false);
             on_the_way.insert(*id, again.iter().map(|(_, key)| key.clone()).collect());
             tracking.again.extend(again);
+            self.account_rest(*id);
         }
         if !on_the_way.is_empty() {
             self.grants.fan.pay(self.caches.keys.len() * FAN_KEY_COST, false);
@@ -633,20 +640,10 @@ impl Engine {
         let Some(client) = self.clients.get_mut(id) else { return };
         let head = client.places.head();
         let Some(tracking) = client.tracking.as_mut() else { return };
-        if tracking.inside.is_empty() && tracking.again.is_empty() {
-            tracking.inside_bytes = 0;
+        let due = tracking.again.take_due(head);
+        if !due.is_empty() {
+            self.tell_changed(id, &Changed::Keys(due.into_iter().collect()));
         }
-        // In order of their places; where these begin again at 0, the oldest stand last.
-        let again = &mut tracking.again;
-        let ends = [again.first(), again.last()];
-        if !ends.into_iter().flatten().any(|(seq, _)| is_before(*seq, head)) {
-            return;
-        }
-        let (due, wait): (BTreeSet<_>, BTreeSet<_>) =
-            core::mem::take(again).into_iter().partition(|(seq, _)| is_before(*seq, head));
-        tracking.again = wait;
-        let keys: BTreeSet<Name> = due.into_iter().map(|(_, key)| key).collect();
-        self.tell_changed(id, &Changed::Keys(keys.into_iter().collect()));
     }
 
     /// What was read with more keys than are tracked is to be dropped: the replies went out.

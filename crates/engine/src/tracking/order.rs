@@ -252,8 +252,7 @@ impl Engine {
         let Some(tracking) = client.tracking.as_mut() else { return };
         if tracking.broadcast {
             // It is told of every change. What it hears of these before the reply is told again behind it.
-            tracking.reading.begin(seq, inside.into_keys().collect());
-            return self.account_rest(id);
+            return tracking.reading.begin(seq, inside.into_keys().collect());
         }
         // What another client is told comes over another connection.
         if !has_own || tracking.redirect != 0 {
@@ -265,7 +264,6 @@ impl Engine {
         }
         let keys: Vec<Name> = inside.into_keys().collect();
         tracking.reading.begin(seq, keys.clone());
-        self.account_rest(id);
         keys.into_iter().for_each(|key| self.remember(id, key));
     }
 

@@ -400,3 +400,89 @@ fn what_clients_that_leave_held_is_given_back() {
     story.after_ms(20);
     assert!(!story.engine.take_freed(), "they are given back once");
 }
+
+/// Commands of a transaction of which each is far smaller than the record that holds it.
+const SMALL: usize = 4_000;
+
+/// The client is in a transaction and says the command so often; `conn`: its server queues each.
+fn queues_small(story: &mut Story, command: &str, conn: Option<usize>) {
+    story.client("a").sends(&request(command).repeat(SMALL));
+    while let Some(conn) = conn
+        && let queued = story.conn(conn).takes_requests()
+        && queued > 0
+    {
+        story.conn(conn).sends("+QUEUED\r\n".repeat(queued).as_bytes());
+    }
+    let queued = story.client("a").takes();
+    assert_eq!(queued.len(), "+QUEUED\r\n".len() * SMALL);
+}
+
+/// Each record took this more, at the least, than the bytes of the command.
+#[track_caller]
+fn counts_records(command: &str, before: usize, after: usize) {
+    let each = request(command).len() + size_of::<Vec<u8>>() + 16;
+    assert!(after >= before + SMALL * each, "{before} and {after} bytes");
+}
+
+// Found by a review: of commands of 14 bytes only these were counted, and the process took four times the memory that it may.
+#[test]
+fn small_commands_that_are_not_sent_count_with_their_records() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("MULTI").gets("+OK");
+    let before = of_kind(&story, "clients");
+    queues_small(&mut story, "PING", None);
+    counts_records("PING", before, of_kind(&story, "clients"));
+    story.client("a").says("DISCARD").gets("+OK");
+    assert!(of_kind(&story, "clients") <= before);
+}
+
+#[test]
+fn small_commands_that_are_done_with_exec_count_with_their_records() {
+    let mut story = Story::new();
+    story.client("a").says(["MULTI", "SUBSCRIBE ch"]);
+    story.conn(1).gets(["MULTI", "ECHO "]).answers(["+OK", "+QUEUED"]);
+    story.client("a").takes();
+    let before = of_kind(&story, "clients");
+    queues_small(&mut story, "CLIENT ID", Some(1));
+    counts_records("CLIENT ID", before, of_kind(&story, "clients"));
+    // Those behind SUBSCRIBE wait with it.
+    story.client("a").says("EXEC");
+    story.conn(1).gets("EXEC");
+    let replies = "$0\r\n\r\n".repeat(SMALL);
+    story.conn(1).sends(format!("*{}\r\n$0\r\n\r\n{replies}", SMALL + 1).as_bytes());
+    counts_records("CLIENT ID", before, of_kind(&story, "transactions"));
+    story.client("a").dies();
+    assert_eq!(of_kind(&story, "transactions"), 0);
+}
+
+#[test]
+fn small_commands_that_a_monitor_is_shown_behind_exec_count_with_their_records() {
+    let mut story = Story::new();
+    story.client("m").says("MONITOR").gets("+OK");
+    story.client("a").says("MULTI");
+    story.conn(1).gets("MULTI").answers("+OK");
+    story.client("a").takes();
+    story.client("m").takes();
+    let before = of_kind(&story, "clients");
+    queues_small(&mut story, "GET k", Some(1));
+    counts_records("GET k", before, of_kind(&story, "clients"));
+    story.client("a").says("DISCARD");
+    story.conn(1).gets("DISCARD").answers("+OK");
+    story.client("a").gets("+OK");
+    story.client("m").takes();
+    assert!(of_kind(&story, "clients") <= before);
+}
+
+#[test]
+fn keys_that_are_told_again_behind_their_reply_count() {
+    const KEYS: usize = 1_000;
+    let mut story = Story::new();
+    story.client("a").says(["HELLO 3", "CLIENT TRACKING ON", "WATCH w"]);
+    let before = held(&story);
+    let keys: String = (0..KEYS).map(|n| format!(" {n:07}")).collect();
+    let request = format!("MGET{keys}");
+    story.client("a").says(&request);
+    let after = held(&story) - request.len();
+    // Each is in the list of what is read just now, among what is told again, and in the table of all.
+    assert!(after >= before + KEYS * (96 + 196 + 56 + 3 * 7), "{before} and {after}");
+}
