@@ -351,8 +351,9 @@ impl Engine {
     ) -> Delimited {
         let tells = key.lane.tells();
         let behind = open.first_ends.and_then(|end| input.get(end..at));
-        let are_pushes = if tells { are_telling_pushes } else { are_whole_pushes };
-        if !open.is_dropped && behind.is_some_and(are_pushes) {
+        // A server sends `tracking-redir-broken` on connections that do not tell of changes.
+        let push = if tells { wire::invalidation } else { any_push };
+        if !open.is_dropped && behind.is_some_and(|behind| are_all(behind, push)) {
             return match is_due {
                 true if tells => Delimited::Pushes(at),
                 true => Delimited::Open(at),
@@ -529,19 +530,20 @@ fn holds_push(reply: &[u8]) -> bool {
     is_list && memmem::find(reply, wire::BEGIN).is_some()
 }
 
-/// True if these bytes are whole pushes of any kind. A server sends `tracking-redir-broken` on connections that do not tell of changes.
-fn are_whole_pushes(mut bytes: &[u8]) -> bool {
-    while bytes.starts_with(b">") {
-        match ReplyScanner::default().scan(bytes) {
-            Ok(Scan::Complete { consumed, .. }) => bytes = &bytes[consumed..],
-            _ => return false,
-        }
+/// The length of the whole push, of any kind, at the begin of these bytes.
+fn any_push(bytes: &[u8]) -> Option<usize> {
+    if !bytes.starts_with(b">") {
+        return None;
     }
-    bytes.is_empty()
+    match ReplyScanner::default().scan(bytes) {
+        Ok(Scan::Complete { consumed, .. }) => Some(consumed),
+        _ => None,
+    }
 }
 
-fn are_telling_pushes(mut bytes: &[u8]) -> bool {
-    while let Some(used) = wire::invalidation(bytes) {
+/// Whether these bytes are whole pushes; `length`: that of the one at the begin of bytes, if one stands there.
+fn are_all(mut bytes: &[u8], length: impl Fn(&[u8]) -> Option<usize>) -> bool {
+    while let Some(used) = length(bytes) {
         bytes = &bytes[used..];
     }
     bytes.is_empty()
