@@ -8,6 +8,8 @@ use super::selector::{Access, Selector};
 use super::words::{ends_name, is};
 use super::{Digest, Rules};
 use crate::limits::{ACL_PATTERNS_MAX, ACL_SELECTORS_MAX};
+use alloc::borrow::Cow;
+use alloc::format;
 
 /// Words of ours, and the rules that each stands for.
 pub const PRESETS: [(&str, &[&str]); 3] = [
@@ -45,8 +47,8 @@ pub enum RuleError {
 impl RuleError {
     /// In Redis' words (`ACLSetUserStringError`).
     #[must_use]
-    pub fn text(self) -> &'static str {
-        match self {
+    pub fn text(self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Self::UnknownCommand => "Unknown command or category name in ACL",
             Self::Syntax => "Syntax error",
             Self::KeysBehindAll => {
@@ -64,9 +66,14 @@ impl RuleError {
                 "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters"
             }
             Self::OfSubcommand => "Allowing first-arg of a subcommand is not supported",
-            Self::TooManySelectors => "respool: a user has at most 64 selectors",
-            Self::TooManyPatterns => "respool: a user or a selector has at most 4096 patterns",
-        }
+            Self::TooManySelectors => {
+                return format!("respool: a user has at most {ACL_SELECTORS_MAX} selectors").into();
+            }
+            Self::TooManyPatterns => {
+                let most = ACL_PATTERNS_MAX;
+                return format!("respool: a user or a selector has at most {most} patterns").into();
+            }
+        })
     }
 }
 

@@ -86,7 +86,7 @@ fn what_is_wrong_is_told_as_redis_tells_it() {
         ("#a", "#a", RuleError::BadDigest),
         ("(+get nosuch)", "(+get nosuch)", RuleError::Syntax),
     ] {
-        assert_eq!(error(words), begin(word) + text.text(), "{words}");
+        assert_eq!(error(words), begin(word) + &text.text(), "{words}");
     }
     assert_eq!(error("on (+get ~a"), "Unmatched parenthesis in acl selector starting at '(+get'.");
 }
