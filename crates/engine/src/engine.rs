@@ -696,6 +696,7 @@ impl Engine {
         assert_eq!(self.roles, Roles::of(self.upstreams.iter()), "who uses which connection");
         self.check_deadlines();
         self.check_account();
+        self.check_merges();
         self.check_grants();
         self.check_questions();
         self.check_users();

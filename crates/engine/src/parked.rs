@@ -158,7 +158,7 @@ impl ParkedRequests {
         self.queues.values().filter_map(VecDeque::front)
     }
 
-    fn all(&self) -> impl Iterator<Item = &Parked> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Parked> {
         self.queues.values().flatten()
     }
 

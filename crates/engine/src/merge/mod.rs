@@ -11,6 +11,7 @@
 //!
 //! Invariant: `open` is the number of parts without a reply; the merged reply is one whole RESP value.
 
+mod check;
 pub mod scan;
 
 use crate::account::Charge;
