@@ -6,6 +6,7 @@
 //! Not here: why a request is parked and where it goes (`redirect`, `rescue`), and what stood behind it meanwhile (`overtaken`).
 //!
 //! Invariant: a parked request has an open place (of its client or merge) and is in no FIFO; no queue is empty, and `bytes` is what they hold.
+//! Only the first of a queue waits for a connection, and `waiting` names it.
 
 use crate::command::CommandId;
 use crate::engine::Engine;
@@ -20,7 +21,7 @@ use crate::trust::{Question, Resolved};
 use crate::upstream::UpstreamKey;
 use crate::upstream::inflight::{Owner, Run};
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -109,6 +110,12 @@ impl Parked {
 
     /// Bytes that it holds.
     fn weight(&self) -> usize {
+        let rest = self.rest.capacity() * size_of::<Run>();
+        size_of::<Self>() + self.said.capacity() + rest + self.asked_bytes()
+    }
+
+    /// Bytes of the request and of the reply that may be data: those that [`PARKED_BYTES_MAX`] is for.
+    fn asked_bytes(&self) -> usize {
         self.bytes.len() + self.question.as_ref().map_or(0, |question| question.bytes())
     }
 }
@@ -117,7 +124,12 @@ impl Parked {
 #[derive(Debug, Default)]
 pub(crate) struct ParkedRequests {
     queues: BTreeMap<Option<ClientId>, VecDeque<Parked>>,
+    /// What they hold, for the account.
     bytes: usize,
+    /// Bytes of the requests alone.
+    asked_bytes: usize,
+    /// By connection: whose first request waits for it.
+    waiting: BTreeMap<UpstreamId, BTreeSet<Option<ClientId>>>,
     /// Where those of each client went that were parked, as far as they may not be answered (see `overtaken`): one for a place and a connection.
     pub(crate) sent_on: BTreeMap<ClientId, Vec<SentOn>>,
 }
@@ -134,13 +146,19 @@ impl ParkedRequests {
 
     /// `before`: so many of its client's were sent before it.
     fn insert(&mut self, client: Option<ClientId>, before: usize, parked: Parked) {
-        self.bytes += parked.weight();
+        let queue = self.queues.entry(client).or_default();
+        // One that is not the first any more looks for a connection again when it is.
+        if before == 0
+            && let Some(upstream) = queue.front_mut().and_then(|first| first.waits_for.take())
+        {
+            self.end_waiting(client, upstream);
+        }
+        self.add(client, &parked);
         self.queues.entry(client).or_default().insert(before, parked);
     }
 
     fn push_front(&mut self, client: Option<ClientId>, parked: Parked) {
-        self.bytes += parked.weight();
-        self.queues.entry(client).or_default().push_front(parked);
+        self.insert(client, 0, parked);
     }
 
     fn pop_front(&mut self, client: Option<ClientId>) -> Option<Parked> {
@@ -149,8 +167,38 @@ impl ParkedRequests {
         if queue.is_empty() {
             self.queues.remove(&client);
         }
+        if let Some(upstream) = parked.waits_for {
+            self.end_waiting(client, upstream);
+        }
         self.bytes -= parked.weight();
+        self.asked_bytes -= parked.asked_bytes();
         Some(parked)
+    }
+
+    fn add(&mut self, client: Option<ClientId>, parked: &Parked) {
+        self.bytes += parked.weight();
+        self.asked_bytes += parked.asked_bytes();
+        if let Some(upstream) = parked.waits_for {
+            self.waiting.entry(upstream).or_default().insert(client);
+        }
+    }
+
+    fn end_waiting(&mut self, client: Option<ClientId>, upstream: UpstreamId) {
+        if let Some(clients) = self.waiting.get_mut(&upstream) {
+            clients.remove(&client);
+            if clients.is_empty() {
+                self.waiting.remove(&upstream);
+            }
+        }
+    }
+
+    /// Whoever waits for this connection is looked at again.
+    fn wake(&mut self, id: UpstreamId) {
+        for client in self.waiting.remove(&id).unwrap_or_default() {
+            if let Some(first) = self.queues.get_mut(&client).and_then(VecDeque::front_mut) {
+                first.waits_for = None;
+            }
+        }
     }
 
     /// Of each client the one that goes first.
@@ -172,7 +220,21 @@ impl ParkedRequests {
     /// Checks the invariant; for debug builds.
     pub(crate) fn check(&self) {
         assert_eq!(self.bytes, self.all().map(Parked::weight).sum(), "bytes that are parked");
+        assert_eq!(
+            self.asked_bytes,
+            self.all().map(Parked::asked_bytes).sum(),
+            "bytes of requests"
+        );
         assert!(self.queues.values().all(|queue| !queue.is_empty()), "an empty queue");
+        let mut waiting: BTreeMap<UpstreamId, BTreeSet<_>> = BTreeMap::new();
+        for (client, queue) in &self.queues {
+            let behind = queue.iter().skip(1);
+            assert!(behind.clone().all(|parked| parked.waits_for.is_none()), "not the first");
+            if let Some(upstream) = queue.front().and_then(|first| first.waits_for) {
+                waiting.entry(upstream).or_default().insert(*client);
+            }
+        }
+        assert_eq!(self.waiting, waiting, "who waits for a connection");
     }
 
     /// What this client has parked, in order.
@@ -229,7 +291,7 @@ impl Engine {
             Some(_) => now >= parked.until,
             None => parked.due > parked.until,
         };
-        if given_up || self.parked.bytes + parked.weight() > PARKED_BYTES_MAX {
+        if given_up || self.parked.asked_bytes + parked.asked_bytes() > PARKED_BYTES_MAX {
             return match &parked.question {
                 // It may have been executed.
                 Some(question) if question.may_be_data() => {
@@ -270,10 +332,7 @@ impl Engine {
 
     /// This upstream became ready or down: whoever is parked for it is looked at again.
     pub(crate) fn wake_parked(&mut self, id: UpstreamId) {
-        let all = self.parked.queues.values_mut().flatten();
-        for parked in all.filter(|parked| parked.waits_for == Some(id)) {
-            parked.waits_for = None;
-        }
+        self.parked.wake(id);
     }
 
     /// The nodes that parked requests are on their way to. One that gets its first slot is in nobody's table yet.
@@ -286,7 +345,7 @@ impl Engine {
 
     /// Whether a parked request waits for this connection.
     pub(crate) fn waits_parked(&self, id: UpstreamId) -> bool {
-        self.parked.all().any(|parked| parked.waits_for == Some(id))
+        self.parked.waiting.contains_key(&id)
     }
 
     /// Sends on what is due.
@@ -369,5 +428,55 @@ impl Engine {
         self.stats.note_own_error(self.source_of(now, parked), error, 1);
         self.answer_owner(now, parked.owner, error);
         self.give_up_rest(&parked.rest, error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::Lane;
+
+    fn client(index: u32) -> ClientId {
+        ClientId::new(index, 1)
+    }
+
+    fn upstream(index: u32) -> UpstreamId {
+        UpstreamId::new(index, 1)
+    }
+
+    /// A request of this client that waits for this connection, or for none.
+    fn parked(index: u32, waits_for: Option<UpstreamId>) -> Parked {
+        let (node, lane) = (NodeId::new(1, 1), Lane::Shared);
+        let like = UpstreamKey { node, resp3: false, db: 0, lane, conn: 0, owner: None };
+        let owner = Owner::Client { id: client(index), seq: 0, silent: false };
+        let run = Run::new(owner, 1, None, Time::default(), 0);
+        let times = (Time::default(), Time::default());
+        let (bytes, place) = (b"GET k\r\n".to_vec(), Place { pool: 0, slot: 1 });
+        Parked { waits_for, ..Parked::to_place(like, &run, bytes, place, times, "TRYAGAIN x") }
+    }
+
+    fn waiting(parked: &ParkedRequests, id: UpstreamId) -> usize {
+        parked.waiting.get(&id).map_or(0, BTreeSet::len)
+    }
+
+    #[test]
+    fn a_connection_knows_who_waits_for_it_however_much_is_parked() {
+        let mut all = ParkedRequests::default();
+        for index in 0..100 {
+            all.push_front(Some(client(index)), parked(index, Some(upstream(index % 2))));
+            (1..10).for_each(|before| all.insert(Some(client(index)), before, parked(index, None)));
+        }
+        all.check();
+        assert_eq!((waiting(&all, upstream(0)), waiting(&all, upstream(1))), (50, 50));
+        // Another one that goes before it looks for a connection itself.
+        all.insert(Some(client(0)), 0, parked(0, None));
+        // One that goes on waits no more.
+        assert!(all.pop_front(Some(client(2))).is_some());
+        all.check();
+        assert_eq!((waiting(&all, upstream(0)), waiting(&all, upstream(1))), (48, 50));
+        all.wake(upstream(1));
+        all.check();
+        assert_eq!((waiting(&all, upstream(0)), waiting(&all, upstream(1))), (48, 0));
+        assert!(all.of(Some(client(1))).all(|parked| parked.waits_for.is_none()));
     }
 }

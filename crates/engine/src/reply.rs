@@ -583,7 +583,7 @@ impl Engine {
             }
         }
         let Some(mut upstream) = self.upstreams.get(id) else { return };
-        if !upstream.waiters.is_empty() || !self.parked.is_empty() {
+        if !upstream.waiters.is_empty() || self.waits_parked(id) {
             self.note_room(id);
             let Some(noted) = self.upstreams.get(id) else { return };
             upstream = noted;

@@ -1,7 +1,7 @@
 //! `Limits::memory_max_bytes` counts whatever is held for clients: of each kind more than fits is asked for, the account stays within the bound, the client that
 //! causes most goes first, the connections that others use stay, and whoever behaves is served.
 
-use crate::words::cluster::ask;
+use crate::words::cluster::{ask, moved};
 use crate::words::{Story, large_set, request};
 use engine::Settings;
 use engine::policy::{Namespace, Policies, Rules};
@@ -81,6 +81,25 @@ fn parts_of_replies_that_wait_for_another_server() {
     story.client("c0").says("GET a");
     story.node("n2").gets("GET a").answers("\"1\"");
     story.client("c0").gets("\"1\"");
+}
+
+#[test]
+fn requests_that_are_parked_with_all_that_they_take() {
+    let mut story = Story::warm_cluster_beside("n9");
+    story.lets_connects_hang("n9");
+    let requests = 200;
+    story.client("a").says(vec!["GET a4"; requests]);
+    let moved = moved("a4", "n9");
+    assert_eq!(story.node("n1").takes_requests(), requests);
+    story.node("n1").answers(vec![&*moved; requests]);
+    // A request of 24 bytes takes ten times as many beside them.
+    let parked = of_kind(&story, "parked");
+    assert!(parked > requests * 240, "{parked} bytes for {requests} requests");
+    story.lets_connect("n9");
+    assert_eq!(story.node("n9").takes_requests(), requests);
+    story.node("n9").answers(vec!["nil"; requests]);
+    story.client("a").gets(vec!["nil"; requests]);
+    assert_eq!(of_kind(&story, "parked"), 0);
 }
 
 #[test]
