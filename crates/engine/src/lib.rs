@@ -38,6 +38,7 @@ pub mod account;
 pub mod acl;
 pub mod address_map;
 mod backlog;
+mod behind;
 pub mod bigkeys;
 mod blocking;
 mod busy;

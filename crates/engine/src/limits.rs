@@ -291,6 +291,12 @@ pub const RETRY_MAX_MS: u64 = 200;
 /// whether that concerns it.
 pub const BEHIND_LOOK_MS: u64 = 10;
 
+/// Looks at what stands behind parked requests rest so many times as long as they took.
+pub const BEHIND_LOOK_REST: u64 = 10;
+
+/// So much of that rest may be taken in advance: looks that are short do not wait for one another.
+pub const BEHIND_LOOKS_AHEAD_MS: u64 = 100;
+
 /// How many runs of a connection are looked at, from behind, for the last of a client. Where there are more, they count as such.
 pub const BEHIND_LOOKS_MAX: usize = 1_000;
 

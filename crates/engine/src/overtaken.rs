@@ -18,31 +18,43 @@
 //! again while an `INCR` behind it is sent to the new one. So a parked request waits until one that went before it, of the same place and over
 //! another connection, is answered ([`SentOn`]).
 //!
-//! Not here: what becomes of a parked request otherwise (`parked`, `redirect`).
+//! Not here: what becomes of a parked request otherwise (`parked`, `redirect`), and how those are found that a request overtakes (`behind`).
 //!
 //! Invariant: of what its client sent behind a parked request nothing was done that it could still undo.
 
+use crate::behind::{Ahead, Ticket, Touches, is_behind};
 use crate::command::{CommandId, Flags};
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
-use crate::limits::{BEHIND_LOOK_MS, BEHIND_LOOKS_MAX, UNSETTLED_MS};
+use crate::limits::{
+    BEHIND_LOOK_MS, BEHIND_LOOK_REST, BEHIND_LOOKS_AHEAD_MS, BEHIND_LOOKS_MAX, UNSETTLED_MS,
+};
 use crate::parked::Parked;
-use crate::redirect::{find_request, keys_in, reads};
+use crate::redirect::{find_request_bytes, reads};
 use crate::time::Time;
 use crate::topology::Place;
 use crate::upstream::inflight::{Bond, Owner, Run};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use resp::Args;
 
 /// What stood behind a request when a server did not serve it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Behind {
     /// The connection to that server.
-    upstream: UpstreamId,
-    /// The place there behind all of them.
+    pub(crate) upstream: UpstreamId,
+    pub(crate) client: ClientId,
+    /// Which of the client's requests it is.
+    pub(crate) ticket: Ticket,
+    /// What it touches; known when it is parked.
+    pub(crate) touches: Option<Touches>,
+    /// The place there behind all of them, or behind those that concern it.
     end: u64,
     /// One of them was done that should have come after it.
     overtook: bool,
-    /// When those that are not answered yet are looked at one by one: they may not concern it.
+    /// Those that are not answered yet were looked at one by one, and `end` is the place behind the last that concerns it.
+    is_settled: bool,
+    /// When they are looked at.
     look_at: Time,
 }
 
@@ -67,14 +79,6 @@ pub(crate) enum Look {
     Overtaken,
 }
 
-/// A request that stood behind a parked one.
-struct Later {
-    command: Option<CommandId>,
-    place: Option<Place>,
-    /// Its keys, if it has any.
-    keys: Vec<Option<Vec<u8>>>,
-}
-
 /// What a whole reply over a watched connection comes to.
 pub(crate) enum Seen {
     /// It is as others are.
@@ -94,10 +98,24 @@ impl Engine {
         owner: Owner,
     ) -> Option<Behind> {
         let end = self.end_behind(id, owner)?;
+        let (client, seq) = self.place_in_client(owner)?;
+        let part = match owner {
+            Owner::Part { part, .. } => part,
+            _ => 0,
+        };
         let upstream = self.upstreams.get_mut(id)?;
         upstream.watched_until = upstream.watched_until.max(end);
         let look_at = now.plus_ms(BEHIND_LOOK_MS);
-        Some(Behind { upstream: id, end, overtook: false, look_at })
+        Some(Behind {
+            upstream: id,
+            client,
+            ticket: (seq, part),
+            touches: None,
+            end,
+            overtook: false,
+            is_settled: false,
+            look_at,
+        })
     }
 
     fn end_behind(&self, id: UpstreamId, owner: Owner) -> Option<u64> {
@@ -155,7 +173,7 @@ impl Engine {
         else {
             return false;
         };
-        later.0 == first.0 && later.1 != first.1 && later.1.wrapping_sub(first.1) < 1 << 31
+        later.0 == first.0 && is_behind(later.1, first.1)
     }
 
     fn place_in_client(&self, owner: Owner) -> Option<(ClientId, u32)> {
@@ -168,10 +186,22 @@ impl Engine {
         }
     }
 
-    /// Whether this request waits for what stands behind it on this connection, and that is among it.
-    fn waits_behind(&self, parked: &Parked, id: UpstreamId, later: Owner) -> bool {
-        parked.behind.is_some_and(|behind| behind.upstream == id)
-            && self.is_behind(later, parked.owner)
+    /// What this parked request touches, from its bytes.
+    pub(crate) fn touches_of(&self, parked: &Parked) -> Touches {
+        let (reads, is_whole) = (reads(parked.command), !parked.rest.is_empty());
+        let words = (reads, is_whole, touches_all(parked.command));
+        let keys = self.keys_named(&parked.bytes);
+        Touches::parked(parked.place, words, &keys)
+    }
+
+    /// The keys of a request; `None` stands for one that nobody knows.
+    fn keys_named<'a>(&self, request: &'a [u8]) -> Vec<Option<&'a [u8]>> {
+        let args: Vec<&[u8]> = Args::new(request).collect();
+        let keys = crate::scatter::keys_of(&args, self.learned.as_ref());
+        match keys.is_empty() {
+            true => alloc::vec![None],
+            false => keys.into_iter().map(|(_, key)| Some(key)).collect(),
+        }
     }
 
     /// The reply to the front request of a watched connection came, with this first byte, unless some of it was given on already.
@@ -187,8 +217,10 @@ impl Engine {
             // Nothing was done.
             return Seen::Reply;
         }
-        let (client, begins) = (self.client_of(run.owner), first.is_some());
-        if !self.parked.of(client).any(|parked| self.waits_behind(parked, id, run.owner)) {
+        let begins = first.is_some();
+        let Some((client, seq)) = self.place_in_client(run.owner) else { return Seen::Reply };
+        let Some(watch) = self.parked.watch(id, client) else { return Seen::Reply };
+        if !watch.has_before(seq) {
             return Seen::Reply;
         }
         let later = self.later(id, run, run.done);
@@ -196,93 +228,131 @@ impl Engine {
         if later.is_none() && begins && is_away {
             return Seen::NotYet;
         }
-        let overtaken = self.overtaken_by(id, run, later.as_ref());
-        if overtaken.is_empty() {
+        let later = later.unwrap_or_else(Touches::unknown);
+        if !watch.is_overtaken(&later, seq) {
             return Seen::Reply;
         }
         let reads = reads(run.command) && run.bond == Bond::None;
         if reads && begins && self.park_read(now, id, run) {
             return Seen::Again;
         }
-        self.note_overtaken(client, &overtaken);
+        self.note_overtaken(id, (client, seq), &later);
         Seen::Reply
     }
 
-    /// Which parked requests of its client this one overtakes if it is done over this connection.
-    fn overtaken_by(&self, id: UpstreamId, run: &Run, later: Option<&Later>) -> Vec<Owner> {
-        let parked = self.parked.of(self.client_of(run.owner));
-        parked
-            .filter(|parked| self.waits_behind(parked, id, run.owner))
-            .filter(|parked| later.is_none_or(|later| self.conflicts(parked, later)))
-            .map(|parked| parked.owner)
-            .collect()
-    }
-
-    fn note_overtaken(&mut self, client: Option<ClientId>, owners: &[Owner]) {
-        for parked in self.parked.of_mut(client) {
-            if let Some(behind) = &mut parked.behind {
-                behind.overtook |= owners.contains(&parked.owner);
+    /// This request of a client is done over this connection, or may be.
+    fn note_overtaken(&mut self, id: UpstreamId, (client, seq): (ClientId, u32), later: &Touches) {
+        for ticket in self.parked.overtake((id, client), seq, later) {
+            // In the order of their client, so that nobody looks at all of them for each.
+            let is_before = |parked: &Parked| {
+                let at = self.place_in_client(parked.owner);
+                at.is_some_and(|(_, seq)| is_behind(ticket.0, seq))
+            };
+            let from = self.parked.partition_point(client, is_before);
+            let is_it = |behind: &&mut Behind| behind.upstream == id && behind.ticket == ticket;
+            for from in [from, 0] {
+                let mut rest = self.parked.of_mut(Some(client)).skip(from);
+                if let Some(behind) = rest.find_map(|parked| parked.behind.as_mut().filter(is_it)) {
+                    behind.overtook = true;
+                    break;
+                }
             }
         }
     }
 
     /// This request of a run that is on its way; `None` while the driver has its bytes.
-    fn later(&self, id: UpstreamId, run: &Run, skip: u32) -> Option<Later> {
-        let (_, bytes) = find_request(self.upstreams.get(id)?, run, skip)?;
-        let keys = keys_in(&bytes, self.learned.as_ref());
-        Some(Later { command: run.command, place: self.place_of(&bytes), keys })
-    }
-
-    /// Whether it matters which of them is done first.
-    fn conflicts(&self, parked: &Parked, later: &Later) -> bool {
-        let is_whole = !parked.rest.is_empty();
-        if reads(parked.command) && reads(later.command) && !is_whole {
-            return false;
-        }
-        match (parked.place, later.place) {
-            (Some(place), Some(other)) if place != other => false,
-            // A transaction: any key of its place.
-            (Some(_), Some(_)) if is_whole => true,
-            (Some(_), Some(_)) => {
-                let own = keys_in(&parked.bytes, self.learned.as_ref());
-                own.iter().any(|key| later.keys.contains(key))
-            }
-            (None, Some(_)) => touches_all(parked.command),
-            (_, None) => touches_all(later.command),
-        }
+    fn later(&self, id: UpstreamId, run: &Run, skip: u32) -> Option<Touches> {
+        let (_, bytes) = find_request_bytes(self.upstreams.get(id)?, run, skip)?;
+        let words = (reads(run.command), touches_all(run.command));
+        Some(Touches::later(self.place_of(bytes), words, &self.keys_named(bytes)))
     }
 
     /// A connection is gone, and with it the replies of these.
     pub(crate) fn lost_behind(&mut self, id: UpstreamId, lost: &[Run]) {
         for run in lost.iter().filter(|run| !reads(run.command)) {
-            let client = self.client_of(run.owner);
-            if self.parked.of(client).any(|parked| self.waits_behind(parked, id, run.owner)) {
-                let later = self.later(id, run, run.done);
-                let overtaken = self.overtaken_by(id, run, later.as_ref());
-                self.note_overtaken(client, &overtaken);
+            let Some((client, seq)) = self.place_in_client(run.owner) else { continue };
+            if self.parked.watch(id, client).is_some_and(|watch| watch.has_before(seq)) {
+                let later = self.later(id, run, run.done).unwrap_or_else(Touches::unknown);
+                self.note_overtaken(id, (client, seq), &later);
             }
         }
     }
 
     /// What becomes of a parked request by what stood behind it.
-    pub(crate) fn look_behind(&self, now: Time, parked: &mut Parked) -> Look {
-        let Some(behind) = &mut parked.behind else { return Look::Go };
+    pub(crate) fn look_behind(&mut self, parked: &mut Parked) -> Look {
+        let Some(behind) = &parked.behind else { return Look::Go };
         if behind.overtook {
             return Look::Overtaken;
         }
-        let (id, end) = (behind.upstream, behind.end);
-        let Some(upstream) = self.upstreams.get(id) else { return Look::Go };
-        if upstream.inflight.place() < end {
-            if now < behind.look_at {
-                return Look::Wait;
-            }
-            behind.look_at = now.plus_ms(BEHIND_LOOK_MS);
-            if self.is_contended(parked, id) {
-                return Look::Wait;
+        let upstream = self.upstreams.get(behind.upstream);
+        if upstream.is_some_and(|upstream| upstream.inflight.place() < behind.end) {
+            return Look::Wait;
+        }
+        self.parked.unwatch(parked);
+        Look::Go
+    }
+
+    /// Looks at what stands behind the first request that this client has parked, if it is time to.
+    pub(crate) fn look_if_due(&mut self, now: Time, client: ClientId) {
+        let early_us =
+            self.parked.looks_from.since(now).saturating_sub(BEHIND_LOOKS_AHEAD_MS * 1_000);
+        let Some(first) = self.parked.first_mut(client) else { return };
+        let Some(behind) = first.behind.as_mut().filter(|_| first.question.is_none()) else {
+            return;
+        };
+        let id = behind.upstream;
+        let Some(upstream) = self.upstreams.get(id) else { return };
+        if behind.overtook || now < behind.look_at || upstream.inflight.place() >= behind.end {
+            return;
+        }
+        if behind.is_settled {
+            // Nothing new can be found.
+            behind.look_at = first.until.max(now.plus_ms(BEHIND_LOOK_MS));
+            return;
+        }
+        if early_us > 0 {
+            behind.look_at = now + early_us;
+            return;
+        }
+        let cost_us = self.look_at_all(now, id);
+        let from = self.parked.looks_from.max(now);
+        self.parked.looks_from = from + cost_us * BEHIND_LOOK_REST;
+    }
+
+    /// Looks at what is on its way over a connection, once for all that is parked and waits for it. Returns about how many microseconds that took.
+    fn look_at_all(&mut self, now: Time, id: UpstreamId) -> u64 {
+        let Some(upstream) = self.upstreams.get(id) else { return 0 };
+        let mut ahead: BTreeMap<ClientId, Ahead> =
+            self.parked.unsettled(id).map(|client| (client, Ahead::default())).collect();
+        // Some 50 ns each.
+        let mut steps = 0;
+        for (place, run) in upstream.inflight.waiting_at() {
+            steps += 1;
+            let Some((client, seq)) = self.place_in_client(run.owner) else { continue };
+            let Some(ahead) = ahead.get_mut(&client) else { continue };
+            for nth in 0..run.count {
+                let seq = match run.owner {
+                    Owner::Client { .. } => seq.wrapping_add(nth),
+                    _ => seq,
+                };
+                let later = self.later(id, run, run.done + nth);
+                steps += 10 + later.as_ref().map_or(0, |later| 2 * later.len());
+                ahead.add((place + u64::from(nth), seq), later.as_ref());
             }
         }
-        parked.behind = None;
-        Look::Go
+        let again_at = now.plus_ms(BEHIND_LOOK_MS);
+        for (client, mut ahead) in ahead {
+            ahead.sort();
+            let watched = self.parked.of_mut(Some(client)).filter_map(|one| one.behind.as_mut());
+            for behind in watched.filter(|one| one.upstream == id && !one.is_settled) {
+                let Some(touches) = &behind.touches else { continue };
+                steps += 2 + touches.len();
+                behind.end = behind.end.min(ahead.end(behind.ticket.0, touches));
+                (behind.is_settled, behind.look_at) = (!ahead.is_unknown, again_at);
+            }
+            self.parked.settle((id, client), !ahead.is_unknown);
+        }
+        steps as u64 / 20
     }
 
     /// When it is looked at again.
@@ -295,18 +365,6 @@ impl Engine {
             Some(behind) if !passed(behind) => parked.due.max(behind.look_at),
             _ => parked.due,
         }
-    }
-
-    /// Whether something that stands behind it on this connection and is not answered yet could overtake it.
-    fn is_contended(&self, parked: &Parked, id: UpstreamId) -> bool {
-        let Some(upstream) = self.upstreams.get(id) else { return false };
-        let overtakes = |run: &Run, nth: u32| {
-            let later = self.later(id, run, run.done + nth);
-            later.is_none_or(|later| self.conflicts(parked, &later))
-        };
-        let mut behind =
-            upstream.inflight.waiting().filter(|run| self.is_behind(run.owner, parked.owner));
-        behind.any(|run| (0..run.count).any(|nth| overtakes(run, nth)))
     }
 
     /// A server sent a request on, or put one off: slots or nodes are on the move.

@@ -8,6 +8,7 @@
 //! Invariant: a parked request has an open place (of its client or merge) and is in no FIFO; no queue is empty, and `bytes` is what they hold.
 //! Only the first of a queue waits for a connection, and `waiting` names it.
 
+use crate::behind::{TOUCH_BYTES, Ticket, Touches, Watch};
 use crate::command::CommandId;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
@@ -111,7 +112,9 @@ impl Parked {
     /// Bytes that it holds.
     fn weight(&self) -> usize {
         let rest = self.rest.capacity() * size_of::<Run>();
-        size_of::<Self>() + self.said.capacity() + rest + self.asked_bytes()
+        let touches = self.behind.as_ref().and_then(|behind| behind.touches.as_ref());
+        let watched = touches.map_or(0, Touches::len) * TOUCH_BYTES;
+        size_of::<Self>() + self.said.capacity() + rest + watched + self.asked_bytes()
     }
 
     /// Bytes of the request and of the reply that may be data: those that [`PARKED_BYTES_MAX`] is for.
@@ -132,6 +135,10 @@ pub(crate) struct ParkedRequests {
     waiting: BTreeMap<UpstreamId, BTreeSet<Option<ClientId>>>,
     /// Where those of each client went that were parked, as far as they may not be answered (see `overtaken`): one for a place and a connection.
     pub(crate) sent_on: BTreeMap<ClientId, Vec<SentOn>>,
+    /// Those that wait for what stands behind them on a connection.
+    watches: BTreeMap<(UpstreamId, ClientId), Watch>,
+    /// When looks at what stands behind requests have rested long enough.
+    pub(crate) looks_from: Time,
 }
 
 impl ParkedRequests {
@@ -201,6 +208,70 @@ impl ParkedRequests {
         }
     }
 
+    /// It waits for what stands behind it, if there is something.
+    fn watch_for(&mut self, parked: &Parked) {
+        if let Some(behind) = &parked.behind
+            && let Some(touches) = &behind.touches
+        {
+            let watch = self.watches.entry((behind.upstream, behind.client)).or_default();
+            watch.add(behind.ticket, touches);
+        }
+    }
+
+    /// It waits for that no more.
+    pub(crate) fn unwatch(&mut self, parked: &mut Parked) {
+        let Some(behind) = parked.behind.take() else { return };
+        let key = (behind.upstream, behind.client);
+        if let Some(touches) = &behind.touches
+            && let Some(watch) = self.watches.get_mut(&key)
+            && watch.remove(behind.ticket, touches)
+        {
+            self.watches.remove(&key);
+        }
+    }
+
+    /// What this client has parked that waits for what stands behind it on this connection.
+    pub(crate) fn watch(&self, id: UpstreamId, client: ClientId) -> Option<&Watch> {
+        self.watches.get(&(id, client))
+    }
+
+    /// See [`Watch::overtake`].
+    pub(crate) fn overtake(
+        &mut self,
+        key: (UpstreamId, ClientId),
+        seq: u32,
+        later: &Touches,
+    ) -> Vec<Ticket> {
+        self.watches.get_mut(&key).map(|watch| watch.overtake(later, seq)).unwrap_or_default()
+    }
+
+    /// Whose parked requests wait for what stands behind them on this connection, and were not looked at yet.
+    pub(crate) fn unsettled(&self, id: UpstreamId) -> impl Iterator<Item = ClientId> {
+        let clients = ClientId::new(0, 0)..=ClientId::new(u32::MAX, u32::MAX);
+        let of_connection = self.watches.range((id, *clients.start())..=(id, *clients.end()));
+        of_connection.filter(|(_, watch)| watch.is_unsettled).map(|((_, client), _)| *client)
+    }
+
+    /// All of these were looked at; `known`: there is nothing left to find out.
+    pub(crate) fn settle(&mut self, key: (UpstreamId, ClientId), known: bool) {
+        if let Some(watch) = self.watches.get_mut(&key) {
+            watch.is_unsettled = !known;
+        }
+    }
+
+    pub(crate) fn first_mut(&mut self, client: ClientId) -> Option<&mut Parked> {
+        self.queues.get_mut(&Some(client)).and_then(VecDeque::front_mut)
+    }
+
+    /// How many of what this client has parked stand before the first for which that does not hold.
+    pub(crate) fn partition_point(
+        &self,
+        client: ClientId,
+        is_before: impl FnMut(&Parked) -> bool,
+    ) -> usize {
+        self.queues.get(&Some(client)).map_or(0, |queue| queue.partition_point(is_before))
+    }
+
     /// Of each client the one that goes first.
     fn firsts(&self) -> impl Iterator<Item = &Parked> {
         self.queues.values().filter_map(VecDeque::front)
@@ -235,6 +306,13 @@ impl ParkedRequests {
             }
         }
         assert_eq!(self.waiting, waiting, "who waits for a connection");
+        let mut watching: BTreeMap<(UpstreamId, ClientId), usize> = BTreeMap::new();
+        for behind in self.all().filter_map(|parked| parked.behind.as_ref()) {
+            *watching.entry((behind.upstream, behind.client)).or_default() += 1;
+        }
+        let watches: BTreeMap<_, _> =
+            self.watches.iter().map(|(key, watch)| (*key, watch.count)).collect();
+        assert_eq!(watches, watching, "who waits for what stands behind");
     }
 
     /// What this client has parked, in order.
@@ -276,7 +354,7 @@ impl ParkedRequests {
 }
 
 impl Engine {
-    pub(crate) fn park(&mut self, now: Time, parked: Parked) {
+    pub(crate) fn park(&mut self, now: Time, mut parked: Parked) {
         // What its client sends from now on must not overtake this, nor a part of its request.
         let epoch = self.route_epoch;
         let id = self.client_of(parked.owner);
@@ -306,6 +384,11 @@ impl Engine {
             queue.iter().rev().take_while(|other| self.goes_before(&parked, other)).count()
         });
         let before = queue.map_or(0, VecDeque::len) - behind;
+        let touches = parked.behind.is_some().then(|| self.touches_of(&parked));
+        if let Some(behind) = &mut parked.behind {
+            behind.touches = touches;
+        }
+        self.parked.watch_for(&parked);
         self.parked.insert(id, before, parked);
         self.account_counted();
     }
@@ -317,7 +400,8 @@ impl Engine {
         };
         let gone: Vec<_> = self.parked.queues.keys().copied().filter(is_gone).collect();
         for client in gone {
-            while let Some(parked) = self.parked.pop_front(client) {
+            while let Some(mut parked) = self.parked.pop_front(client) {
+                self.parked.unwatch(&mut parked);
                 // A merge ends with its last part, wanted or not.
                 self.give_up(Time::default(), &parked);
             }
@@ -357,50 +441,56 @@ impl Engine {
             .map(|(client, _)| *client)
             .collect();
         for client in due {
-            while let Some(parked) = self.parked.pop_front(client) {
-                if let Some(held) = self.go_on(now, parked) {
-                    self.parked.push_front(client, held);
+            loop {
+                if let Some(client) = client {
+                    self.look_if_due(now, client);
+                }
+                let Some(mut parked) = self.parked.pop_front(client) else { break };
+                if self.waits_on(now, &mut parked) {
+                    self.parked.push_front(client, parked);
                     break;
                 }
+                self.parked.unwatch(&mut parked);
             }
         }
     }
 
-    /// Sends a parked request, or gives it up. Returned: it must wait.
-    fn go_on(&mut self, now: Time, mut parked: Parked) -> Option<Parked> {
+    /// Sends a parked request, or gives it up. Returns whether it must wait instead.
+    fn waits_on(&mut self, now: Time, parked: &mut Parked) -> bool {
         if parked.waits_for.is_some() {
-            return Some(parked);
+            return true;
         }
         if parked.question.is_some() {
-            match self.resolve(now, &mut parked) {
-                Resolved::Open => return Some(parked),
+            match self.resolve(now, parked) {
+                Resolved::Open => return true,
                 Resolved::Data(reply) => {
-                    self.answer_with_data(now, &parked, &reply);
-                    return None;
+                    self.answer_with_data(now, parked, &reply);
+                    return false;
                 }
                 Resolved::GoesOn if now >= parked.until => {
-                    self.give_up(now, &parked);
-                    return None;
+                    self.give_up(now, parked);
+                    return false;
                 }
                 Resolved::GoesOn => self.stats.note_redirect(&parked.word()),
             }
         }
-        match self.look_behind(now, &mut parked) {
+        match self.look_behind(parked) {
             Look::Go => {}
-            Look::Wait if now < parked.until => return Some(parked),
+            Look::Wait if now < parked.until => return true,
             Look::Wait => {
-                self.give_up(now, &parked);
-                return None;
+                self.give_up(now, parked);
+                return false;
             }
             Look::Overtaken => {
                 let mut error = Vec::new();
                 reject::write(&mut error, reject::OVERTAKEN);
-                self.give_up_with(now, &parked, &error);
-                return None;
+                self.give_up_with(now, parked, &error);
+                return false;
             }
         }
-        parked.due = self.send_parked(now, &mut parked)?;
-        Some(parked)
+        let again_at = self.send_parked(now, parked);
+        parked.due = again_at.unwrap_or(parked.due);
+        again_at.is_some()
     }
 
     pub(crate) fn give_up(&mut self, now: Time, parked: &Parked) {

@@ -387,6 +387,16 @@ impl Inflight {
         self.runs.iter().chain(self.sharers.all())
     }
 
+    /// The same, each with the place of its first request.
+    pub(crate) fn waiting_at(&self) -> impl Iterator<Item = (u64, &Run)> {
+        let runs = self.runs.iter().scan(self.answered, |place, run| {
+            let at = *place;
+            *place += u64::from(run.count);
+            Some((at, run))
+        });
+        runs.chain(self.sharers.all_at())
+    }
+
     /// How many requests were answered or abandoned, ever: the place of the next one.
     #[inline]
     pub fn place(&self) -> u64 {

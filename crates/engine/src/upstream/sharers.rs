@@ -116,6 +116,11 @@ impl Sharers {
         self.groups.iter().flat_map(|group| &group.runs)
     }
 
+    /// The same, each with the place of the reply that it shares.
+    pub(super) fn all_at(&self) -> impl Iterator<Item = (u64, &Run)> {
+        self.groups.iter().flat_map(|group| group.runs.iter().map(|run| (group.place, run)))
+    }
+
     /// Whether this client shares a request at this place or behind it. Looks at so many groups; where there are more, it counts as if it did.
     pub(super) fn shares_from(&self, client: ClientId, place: u64, looks_max: usize) -> bool {
         let behind = self.groups.iter().rev().take_while(|group| group.place >= place);

@@ -255,3 +255,46 @@ fn an_ask_that_comes_late_is_followed_as_long_as_the_slot_is_on_its_way() {
     story.node("n2").gets(["ASKING", "MGET {a4}1 {a4}2"]).answers(["+OK", "*2\r\n:1\r\n:2\r\n"]);
     story.client("a").gets("*2\r\n:1\r\n:2\r\n");
 }
+
+// Each reply looks up its own keys: it does not compare them with all that is parked.
+#[test]
+fn of_hundreds_that_are_put_off_those_are_overtaken_whose_keys_are_written() {
+    let mut story = Story::warm_cluster();
+    let count = 100;
+    let put_off: Vec<String> = (0..count).map(|n| format!("INCR {{a4}}{}", n % 50)).collect();
+    let later: Vec<String> = (0..count).map(|n| format!("SET {{a4}}{} 1", 49 + n)).collect();
+    let all: Vec<&str> = put_off.iter().chain(&later).map(String::as_str).collect();
+    story.client("a").says(all.clone());
+    story.node("n1").gets(all).answers(vec![TRYAGAIN; count]).answers(vec!["+OK"; count]);
+    // One key of fifty is written behind them; the first of the others goes on when all before it were told.
+    story.after_ms(1);
+    let open: Vec<&str> =
+        put_off.iter().map(String::as_str).filter(|line| *line != "INCR {a4}49").collect();
+    story.node("n1").gets(open.clone()).answers(vec![":1"; open.len()]);
+    let replies: Vec<&str> = (0..count)
+        .map(|n| if n % 50 == 49 { OVERTAKEN } else { ":1" })
+        .chain(vec!["+OK"; count])
+        .collect();
+    story.client("a").gets(replies);
+}
+
+// One look at the connection tells for which reply each of them waits: nobody is looked at again until that is there.
+#[test]
+fn what_waits_goes_on_with_the_last_reply_that_concerns_it() {
+    let mut story = Story::warm_cluster();
+    story.client("b").says("INCR {a4}x");
+    story.client("c").says("INCR {a4}x");
+    story.client("b").says(["SET {a4}x 1", "GET {a4}z"]);
+    story.client("c").says(["GET {a4}z", "GET {a4}z"]);
+    assert_eq!(story.node("n1").takes_requests(), 6);
+    story.node("n1").answers([TRYAGAIN, TRYAGAIN]).gets_nothing();
+    // Nothing concerns the one of c.
+    story.after_ms(11).node("n1").gets("INCR {a4}x").gets_nothing();
+    // The rest does not concern the one of b.
+    story.node("n1").answers(TRYAGAIN).gets("INCR {a4}x").gets_nothing();
+    story.node("n1").answers("nil");
+    story.after_ms(5).node("n1").gets("SET {a4}x 1");
+    story.node("n1").answers(["nil", "nil", ":1", ":2", "+OK"]);
+    story.client("b").gets([":2", "+OK", "nil"]);
+    story.client("c").gets([":1", "nil", "nil"]);
+}
