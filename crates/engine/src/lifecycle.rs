@@ -294,6 +294,11 @@ impl Engine {
         for _ in 0..self.resume.len() {
             let Some(id) = self.resume.pop_front() else { break };
             let Some(client) = self.clients.get_mut(id) else { continue };
+            if client.hold == Hold::Turn(true) && self.grants.slow.is_spent_for_large() {
+                // Its request would be scanned for nothing.
+                self.resume.push_back(id);
+                continue;
+            }
             client.queued = false;
             if matches!(client.hold, Hold::Streaming(_) | Hold::Skipping) {
                 continue;
@@ -362,7 +367,7 @@ impl Engine {
         }
         let goes_on = match client.hold {
             Hold::Drained => client.places.open() == 0,
-            Hold::Turn => true,
+            Hold::Turn(_) => true,
             Hold::Output => {
                 let window = client
                     .window(self.grants.speed.window.min(self.settings.limits.client_inflight_max));

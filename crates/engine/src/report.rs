@@ -447,7 +447,9 @@ fn waiting<'a>(clients: impl Iterator<Item = &'a Client>) -> [u64; WAITS.len()] 
     let mut waiting = [0; WAITS.len()];
     for client in clients {
         let at = match client.hold {
-            Hold::No | Hold::Turn | Hold::Streaming(_) | Hold::Skipping | Hold::Moving => continue,
+            Hold::No | Hold::Turn(_) | Hold::Streaming(_) | Hold::Skipping | Hold::Moving => {
+                continue;
+            }
             Hold::Drained => 0,
             Hold::Upstream(_) | Hold::Word | Hold::Lookup => 1,
             Hold::Output => 2,

@@ -31,6 +31,7 @@ use crate::reject;
 use crate::route::{self, Known, Way};
 use crate::scatter::{Wish, counted, row_of};
 use crate::settings::Limits;
+use crate::slow::SlowTurn;
 use crate::speed::Speed;
 use crate::time::Time;
 use crate::upstream::inflight::{Owner, Run};
@@ -160,7 +161,7 @@ impl Engine {
         request: &Request,
     ) -> Result<usize, Step> {
         if !self.grants.slow.take(id, request.args as usize) {
-            return Err(Step::Hold(Hold::Turn));
+            return Err(Step::Hold(Hold::Turn(SlowTurn::is_large(request.args as usize))));
         }
         if self.is_confined(id) && self.near.is_none() {
             let permitted = match self.namespace().is_some() {

@@ -75,6 +75,11 @@ impl SlowTurn {
         self.pay(Size::Large, SLOW_TURN_INSIDE + reply_bytes / SLOW_TURN_REPLY_BYTES);
     }
 
+    /// Whether a request with so many arguments is a large one.
+    pub(crate) fn is_large(args: usize) -> bool {
+        Size::of(args) == Size::Large
+    }
+
     /// Whether large requests wait for the next turn.
     pub(crate) fn is_spent_for_large(&self) -> bool {
         self.is_spent(Size::Large)

@@ -156,6 +156,33 @@ fn a_thousand_that_wait_cost_the_others_nothing() {
     assert!(beside <= alone * FACTOR, "{alone:.0} ns a turn, {beside:.0} ns beside {PARKED}");
 }
 
+// Each of these costs as much as all may in one turn. The others are not even looked at before it is their turn.
+#[test]
+fn hundreds_of_large_requests_that_wait_for_their_turn_cost_nothing_until_then() {
+    // Wrong, so that it needs no server.
+    let mut large = Vec::new();
+    let args = core::iter::once(&b"ECHO"[..]).chain(core::iter::repeat_n(&b"a"[..], 30_000));
+    resp::encode::request(&mut large, &args.collect::<Vec<_>>());
+    let turn = |waiting: usize| {
+        let mut proxy = Proxy::new();
+        for _ in 0..waiting + 20 {
+            let client = proxy.client();
+            proxy.engine.handle_client_bytes(proxy.now, client, &large);
+        }
+        let mut best = f64::MAX;
+        for _ in 0..20 {
+            let begun = Instant::now();
+            proxy.engine.handle_timeout(proxy.now);
+            best = best.min(begun.elapsed().as_nanos() as f64);
+            proxy.flush();
+        }
+        best
+    };
+    let (few, many) = (turn(1), turn(400));
+    println!("{few:.0} ns a turn with few that wait, {many:.0} ns with many");
+    assert!(many <= few * 8.0, "{few:.0} ns a turn with few that wait, {many:.0} ns with many");
+}
+
 // Who sends a BLPOP goes on without a reply: what is sent afterwards, over whatever connection, must find it waiting.
 #[test]
 fn who_begins_to_wait_is_sent_first_and_in_the_order_of_coming() {

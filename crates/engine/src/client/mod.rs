@@ -45,8 +45,8 @@ pub enum Hold {
     Drained,
     /// The upstream must become ready or down, or must have room. The client stands in that upstream's list.
     Upstream(UpstreamId),
-    /// It had its turn: others have theirs before it goes on.
-    Turn,
+    /// It had its turn: others have theirs before it goes on. Whether its next request is a large one (see `slow`).
+    Turn(bool),
     /// Its replies must go out first: too many of its requests are unanswered, or too many bytes wait for it.
     Output,
     /// `CLIENT PAUSE`. The client stands in the engine's list.
