@@ -240,10 +240,10 @@ impl Engine {
         self.wake_gate_waiters();
         let Some(mirrors) = self.mirrors.take() else { return };
         debug_assert!(
-            mirrors.waits.values().all(|wait| wait.reply.is_none()),
+            !mirrors.waits.has_replies(),
             "a client waits for mirrors that there are not"
         );
-        self.list_again(super::outer::waits(), mirrors.waits_listed_at, None);
+        self.list_again(super::outer::waits(), mirrors.waits.listed_at, None);
         self.list_again(before(), mirrors.before.and_then(|before| before.listed_at), None);
         let looks = mirrors.shadow.and_then(|shadow| shadow.listed_at);
         self.list_again(super::outer::looks(), looks, None);

@@ -29,6 +29,7 @@ pub(crate) mod rewrite;
 pub(crate) mod shadow;
 pub(crate) mod target;
 mod told;
+mod waits;
 
 pub(crate) use outer::{Numbers, is_mirrors, marker};
 pub use report::{MirrorCounts, MirrorReport, mirrors_of};
@@ -59,6 +60,7 @@ use rewrite::Words;
 use shadow::Shadow;
 use target::{Entry, Target};
 use told::{Told, as_is, told_of, vec_of};
+use waits::{Reply, Waits};
 
 /// Connections with this index and above are a mirror's. Whoever holds several engines has the bits above the next one.
 pub(crate) const FIRST_INDEX: u32 = 1 << (CONN_INDEX_BITS - 1);
@@ -149,17 +151,6 @@ impl Queued {
     }
 }
 
-/// A request whose client waits for mirrors.
-#[derive(Debug, Default)]
-struct Wait {
-    /// Mirrors that have not answered.
-    left: u32,
-    /// What the first of them said that checks.
-    error: Option<Vec<u8>>,
-    /// The primary's reply and where it goes, once it is there, and how long it waits.
-    reply: Option<(ClientId, u32, bool, Vec<u8>, Time)>,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Mirrors {
@@ -179,12 +170,10 @@ pub(crate) struct Mirrors {
     before: Option<change::Before>,
     /// What the request that is looked at just now is to mirrors.
     current: Current,
-    waits: BTreeMap<Ticket, Wait>,
+    waits: Waits,
     flushes: bool,
     /// When something last happened here.
     now: Time,
-    /// When the first of `waits` ends, as it stands in the list of deadlines.
-    waits_listed_at: Option<Time>,
     /// Some want reads as well.
     shadow: Option<Shadow>,
 }
@@ -227,10 +216,9 @@ impl Mirrors {
 
     /// Bytes of writes on their way, of replies that wait for mirrors, and of what those hold.
     pub(crate) fn held_bytes(&self) -> usize {
-        let reply = |wait: &Wait| wait.reply.as_ref().map_or(0, |(.., reply, _)| reply.len());
         self.pending_bytes
             + self.late_bytes
-            + self.waits.values().map(reply).sum::<usize>()
+            + self.waits.held_bytes()
             + self.targets.iter().map(Target::held_bytes).sum::<usize>()
     }
 
@@ -248,10 +236,9 @@ impl Mirrors {
             before: None,
             current: Current::No,
             shadow: None,
-            waits: BTreeMap::new(),
+            waits: Waits::default(),
             flushes: false,
             now,
-            waits_listed_at: None,
         }
     }
 
@@ -348,7 +335,7 @@ impl Mirrors {
         if let Some(ticket) = ticket
             && self.targets[index].settings.mode != Mode::First
         {
-            self.waits.entry(ticket).or_default().left += 1;
+            self.waits.enter(ticket);
         }
     }
 
@@ -778,13 +765,9 @@ impl Engine {
     ) -> Kept {
         let until = now.plus_ms(self.patience_ms());
         let Some(mirrors) = &mut self.mirrors else { return Kept::No };
-        let Some(wait) = mirrors.waits.get_mut(&ticket) else { return Kept::No };
-        if wait.left == 0 {
-            let error = mirrors.waits.remove(&ticket).and_then(|wait| wait.error);
-            return error.map_or(Kept::No, Kept::Instead);
-        }
-        wait.reply = Some((id, seq, silent, reply.to_vec(), until));
+        let copy = || Reply { client: id, seq, silent, bytes: reply.to_vec() };
+        let kept = mirrors.waits.keep(ticket, until, copy);
         self.list_waits();
-        Kept::Yes
+        kept
     }
 }

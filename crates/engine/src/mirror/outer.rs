@@ -263,26 +263,17 @@ impl Engine {
     /// One of those that a reply waits for has answered.
     fn mirror_answered(&mut self, ticket: Ticket, error: Option<Vec<u8>>) {
         let Some(mirrors) = &mut self.mirrors else { return };
-        // It may have waited too long.
-        let Some(wait) = mirrors.waits.get_mut(&ticket) else { return };
-        wait.left -= 1;
-        wait.error = wait.error.take().or(error);
-        if wait.left > 0 || wait.reply.is_none() {
-            return;
-        }
-        let Some(wait) = mirrors.waits.remove(&ticket) else { return };
-        if let Some((id, seq, silent, reply, _)) = wait.reply {
-            self.deliver(id, seq, 1, silent, wait.error.as_ref().unwrap_or(&reply));
-        }
+        let Some((reply, error)) = mirrors.waits.answered(ticket, error) else { return };
+        let bytes = error.as_ref().unwrap_or(&reply.bytes);
+        self.deliver(reply.client, reply.seq, 1, reply.silent, bytes);
         self.list_waits();
     }
 
     /// When the first wait ends stands in the list.
     pub(super) fn list_waits(&mut self) {
         let Some(mirrors) = &mut self.mirrors else { return };
-        let ends = mirrors.waits.values().filter_map(|wait| Some(wait.reply.as_ref()?.4));
-        let at = ends.min();
-        let before = core::mem::replace(&mut mirrors.waits_listed_at, at);
+        let at = mirrors.waits.first_end();
+        let before = core::mem::replace(&mut mirrors.waits.listed_at, at);
         self.list_again(marker(WAITS), before, at);
     }
 
@@ -297,7 +288,7 @@ impl Engine {
         }
         let Some(mirrors) = &mut self.mirrors else { return };
         if id == marker(WAITS) {
-            mirrors.waits_listed_at = None;
+            mirrors.waits.listed_at = None;
             return self.end_waits(now);
         }
         if id == looks() {
@@ -321,17 +312,13 @@ impl Engine {
     fn end_waits(&mut self, now: Time) {
         let patience_ms = self.patience_ms();
         let Some(mirrors) = &mut self.mirrors else { return };
-        let is_over = |wait: &super::Wait| wait.reply.as_ref().is_some_and(|reply| reply.4 <= now);
-        let over: Vec<Ticket> =
-            mirrors.waits.iter().filter(|(_, wait)| is_over(wait)).map(|(id, _)| *id).collect();
         let checks = mirrors.targets.iter().any(|one| one.settings.mode == Mode::AllChecked);
-        for ticket in over {
-            let wait = self.mirrors.as_mut().and_then(|mirrors| mirrors.waits.remove(&ticket));
-            let Some((id, seq, silent, reply, _)) = wait.and_then(|wait| wait.reply) else {
-                continue;
-            };
-            let late = crate::reject::mirror_late(patience_ms);
-            self.deliver(id, seq, 1, silent, if checks { &late } else { &reply });
+        let late = crate::reject::mirror_late(patience_ms);
+        while let Some(mirrors) = &mut self.mirrors
+            && let Some(reply) = mirrors.waits.take_over(now)
+        {
+            let bytes = if checks { &late } else { &reply.bytes };
+            self.deliver(reply.client, reply.seq, 1, reply.silent, bytes);
         }
         self.list_waits();
     }
@@ -346,9 +333,7 @@ impl Engine {
     /// A client is gone: nobody waits for what its transaction was answered.
     pub(crate) fn forget_waits(&mut self, id: ClientId) {
         if let Some(mirrors) = &mut self.mirrors {
-            mirrors
-                .waits
-                .retain(|ticket, _| !matches!(ticket, Ticket::Exec(client, _) if *client == id));
+            mirrors.waits.forget(id);
             self.list_waits();
         }
     }
@@ -385,7 +370,7 @@ impl Engine {
                 let listed = mirrors.targets.iter().filter(|target| target.listed_at.is_some());
                 let looks = mirrors.shadow.as_ref().and_then(|shadow| shadow.listed_at);
                 let before = mirrors.before.as_ref().and_then(|before| before.listed_at);
-                let waits = [mirrors.waits_listed_at, looks, before].into_iter().flatten();
+                let waits = [mirrors.waits.listed_at, looks, before].into_iter().flatten();
                 listed.count() + waits.count()
             })
     }
@@ -393,10 +378,10 @@ impl Engine {
     /// Whether anything of a client waits here.
     pub(crate) fn mirrors_owe_clients(&self) -> bool {
         self.elsewhere.as_ref().is_some_and(|reads| reads.owes_clients())
-            || self.mirrors.as_ref().is_some_and(|mirrors| {
-                !mirrors.waits.values().all(|wait| wait.reply.is_none())
-                    || !mirrors.pending.is_empty()
-            })
+            || self
+                .mirrors
+                .as_ref()
+                .is_some_and(|mirrors| mirrors.waits.has_replies() || !mirrors.pending.is_empty())
     }
 
     /// Checks what must hold; for debug builds.
@@ -405,6 +390,7 @@ impl Engine {
         let Some(mirrors) = &self.mirrors else { return };
         mirrors.targets.iter().for_each(Target::check);
         mirrors.check_shadow();
+        mirrors.waits.check();
         let leaving = |target: &&Target| !target.is_live();
         assert!(
             mirrors.targets.iter().skip_while(|one| one.is_live()).all(|one| leaving(&one)),
