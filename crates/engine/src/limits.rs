@@ -618,6 +618,10 @@ pub const MIRROR_TOLD_EVERY_MS: u64 = 10_000;
 /// First words of a mirror's errors that are counted apart; others only count as failed.
 pub const MIRROR_ERROR_KINDS_MAX: usize = 32;
 
+/// Values that a command took and that mirrors are told by name: beyond so many it is not told to them, and counted as dropped. Read and made into
+/// words they are some 50 MB for a moment, and 50 ms.
+pub const MIRROR_TAKEN_MAX: usize = 1 << 18;
+
 /// Read targets of a configuration; further ones are refused.
 pub const READ_TARGETS_MAX: usize = 8;
 

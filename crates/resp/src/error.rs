@@ -107,6 +107,8 @@ pub enum ReplyError {
     LineTooLong,
     /// Aggregates nested beyond the bound.
     TooDeep,
+    /// More values than are to be read into a tree.
+    TooManyValues,
 }
 
 impl fmt::Display for ReplyError {
@@ -123,6 +125,7 @@ impl fmt::Display for ReplyError {
             Self::BadLineEnd => "reply: missing line end",
             Self::LineTooLong => "reply: line too long",
             Self::TooDeep => "reply: nested too deep",
+            Self::TooManyValues => "reply: too many values",
         })
     }
 }

@@ -89,12 +89,24 @@ impl<'a> Value<'a> {
 /// What [`ReplyScanner`] with default limits refuses, nesting beyond [`VALUE_DEPTH_MAX`], a verbatim string without
 /// its colon, and a streamed string.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Value<'_>, usize)>, ReplyError> {
+    parse_within(bytes, usize::MAX)
+}
+
+/// The same of a reply with no more than `values_max` values, its own and those of attributes among them.
+///
+/// # Errors
+/// Those of [`parse`], and [`ReplyError::TooManyValues`].
+pub fn parse_within(
+    bytes: &[u8],
+    values_max: usize,
+) -> Result<Option<(Value<'_>, usize)>, ReplyError> {
     // The scanner goes first: it bounds depth and lengths, so that the recursion below meets only what is
     // complete, and a reply of a million announced and three present elements allocates nothing.
     let limits = ReplyLimits { depth_max: VALUE_DEPTH_MAX, ..ReplyLimits::default() };
     let mut scanner = ReplyScanner::with_limits(limits);
     let Scan::Complete { consumed, .. } = scanner.scan(bytes)? else { return Ok(None) };
-    let mut reader = Reader { rest: bytes.get(..consumed).unwrap_or(bytes), depth: 0 };
+    let rest = bytes.get(..consumed).unwrap_or(bytes);
+    let mut reader = Reader { rest, depth: 0, left: values_max };
     let value = reader.value()?;
     Ok(Some((value, consumed)))
 }
@@ -103,10 +115,13 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Value<'_>, usize)>, ReplyError> {
 struct Reader<'a> {
     rest: &'a [u8],
     depth: usize,
+    /// So many values more may come.
+    left: usize,
 }
 
 impl<'a> Reader<'a> {
     fn value(&mut self) -> Result<Value<'a>, ReplyError> {
+        self.left = self.left.checked_sub(1).ok_or(ReplyError::TooManyValues)?;
         let (kind, line) = loop {
             match self.line()? {
                 // A loop, since a server may put any number of attributes before one value.

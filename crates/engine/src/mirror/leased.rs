@@ -22,8 +22,7 @@ use crate::time::Time;
 use crate::upstream::inflight::Owner;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use resp::Args;
-use resp::value::{Value, parse};
+use resp::{Args, ReplyScanner, Scan};
 
 impl Engine {
     /// Who gets the reply to a request over a connection of the client's own.
@@ -152,17 +151,20 @@ impl Engine {
         let Some(queued) = queued else { return };
         let unix_ms = (now.0 + self.settings.unix_ahead_us) / 1_000;
         let db = self.clients.get(id).map_or(0, |client| client.db);
-        let Ok(Some((Value::Array(elements), _))) = parse(reply) else {
+        let Some(mut elements) = elements_of(reply) else {
             return self.end_queued(now, &queued);
         };
         let ticket = Some(Ticket::Exec(id, seq));
         let mut words = Vec::new();
         let mut unsaid = queued.unsaid;
+        let mut next = 0;
         for (index, frame) in queued.commands.iter() {
             let args: Vec<&[u8]> = Args::new(frame).collect();
-            let Some(element) = elements.get(*index) else { continue };
+            // They stand in the order in which they were queued.
+            let Some(element) = elements.nth(*index - next) else { break };
+            next = *index + 1;
             let script = self.script_of(Some(frame));
-            match rewrite::effect_of(&args, element, unix_ms) {
+            match rewrite::effect(&args, element, unix_ms) {
                 Effect::Nothing => {}
                 Effect::AsIs => words.push(as_is(&args, script)),
                 Effect::Instead(instead) => words.push(instead),
@@ -208,4 +210,21 @@ impl Engine {
         let now = self.mirrors.as_ref().map_or(Time::default(), |mirrors| mirrors.now);
         self.end_queued(now, &queued);
     }
+}
+
+/// What an answer to EXEC consists of, each as it came; `None`: it is no list.
+fn elements_of(reply: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
+    let end = reply.iter().position(|byte| *byte == b'\n')? + 1;
+    let (line, mut rest) = reply.split_at(end);
+    let count = line.strip_prefix(b"*")?.strip_suffix(b"\r\n")?;
+    let count = usize::try_from(resp::number::parse_i64(count)?).ok()?;
+    let mut scanner = ReplyScanner::default();
+    Some((0..count).map_while(move |_| match scanner.scan(rest) {
+        Ok(Scan::Complete { consumed, .. }) => {
+            let (element, after) = rest.split_at(consumed);
+            rest = after;
+            Some(element)
+        }
+        _ => None,
+    }))
 }

@@ -15,9 +15,12 @@
 
 use crate::command::options::{Given, given};
 use crate::command::{self, word};
+use crate::limits::MIRROR_TAKEN_MAX;
 use alloc::string::ToString;
+use alloc::vec;
 use alloc::vec::Vec;
-use resp::value::{Value, parse};
+use resp::ReplyError;
+use resp::value::{Value, parse_within};
 
 /// The words of one command.
 pub(crate) type Words = Vec<Vec<u8>>;
@@ -37,30 +40,62 @@ pub(crate) enum Effect {
 
 /// What a request that got this reply is at a mirror. `unix_ms`: when the reply came.
 pub(crate) fn effect(args: &[&[u8]], reply: &[u8], unix_ms: u64) -> Effect {
-    let Ok(Some((reply, _))) = parse(reply) else {
-        return Effect::Unsaid("its reply is not understood");
+    let name = args.first().map(|name| name.to_ascii_lowercase()).unwrap_or_default();
+    let read = match tells_what(&name) {
+        true => parse_within(reply, MIRROR_TAKEN_MAX),
+        false => begin_of(reply),
     };
-    effect_of(args, &reply, unix_ms)
+    match read {
+        Ok(Some((reply, _))) => effect_of(&name, args, &reply, unix_ms),
+        Err(ReplyError::TooManyValues) => Effect::Unsaid("it took too much at once"),
+        _ => Effect::Unsaid("its reply is not understood"),
+    }
+}
+
+/// Whether the reply to this command tells what it took, so that all of it is looked at.
+fn tells_what(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"spop"
+            | b"zpopmin"
+            | b"zpopmax"
+            | b"blpop"
+            | b"brpop"
+            | b"bzpopmin"
+            | b"bzpopmax"
+            | b"lmpop"
+            | b"blmpop"
+            | b"zmpop"
+            | b"bzmpop"
+    )
+}
+
+/// The same reply as a tree without what lies in it: a list with anything in it is one of a null. A script may answer with millions of values, of
+/// which nobody needs any.
+fn begin_of(reply: &[u8]) -> Result<Option<(Value<'_>, usize)>, ReplyError> {
+    let is_list = matches!(reply.first(), Some(b'*' | b'~' | b'>' | b'%'));
+    let is_nothing = [&b"*-1\r\n"[..], b"*0\r\n", b"~0\r\n", b">0\r\n", b"%0\r\n"].contains(&reply);
+    match is_list && !is_nothing {
+        true => Ok(Some((Value::Array(vec![Value::Null]), reply.len()))),
+        false => parse_within(reply, MIRROR_TAKEN_MAX),
+    }
 }
 
 /// The same with a reply that was read.
-pub(crate) fn effect_of(args: &[&[u8]], reply: &Value<'_>, unix_ms: u64) -> Effect {
+fn effect_of(name: &[u8], args: &[&[u8]], reply: &Value<'_>, unix_ms: u64) -> Effect {
     if reply.as_error().is_some() {
         return Effect::Nothing;
     }
-    let name = args.first().map(|name| name.to_ascii_lowercase()).unwrap_or_default();
-    let made = match name.as_slice() {
+    let made = match name {
         b"set" | b"setex" | b"psetex" | b"setnx" | b"getset" | b"getex" | b"getdel" | b"msetnx"
-        | b"incrbyfloat" => strings(&name, args, reply, unix_ms),
+        | b"incrbyfloat" => strings(name, args, reply, unix_ms),
         b"expire" | b"pexpire" | b"expireat" | b"pexpireat" | b"persist" | b"restore" | b"copy"
-        | b"renamenx" | b"move" | b"swapdb" => keys(&name, args, reply, unix_ms),
+        | b"renamenx" | b"move" | b"swapdb" => keys(name, args, reply, unix_ms),
         b"spop" | b"lpop" | b"rpop" | b"lmove" | b"rpoplpush" | b"blpop" | b"brpop" | b"blmove"
         | b"brpoplpush" | b"lmpop" | b"blmpop" | b"zpopmin" | b"zpopmax" | b"bzpopmin"
-        | b"bzpopmax" | b"zmpop" | b"bzmpop" => taken(&name, args, reply),
+        | b"bzpopmax" | b"zmpop" | b"bzmpop" => taken(name, args, reply),
         b"hincrbyfloat" => hash_float(args, reply),
-        b"hexpire" | b"hpexpire" | b"hexpireat" | b"hpexpireat" => {
-            field_times(&name, args, unix_ms)
-        }
+        b"hexpire" | b"hpexpire" | b"hexpireat" | b"hpexpireat" => field_times(name, args, unix_ms),
         b"hsetex" | b"hgetex" | b"msetex" => Some(absolute(args, unix_ms)),
         b"xadd" => stream_entry(args, reply),
         b"xreadgroup" => group_read(args, reply),
@@ -525,5 +560,28 @@ mod tests {
         ] {
             assert!(sent(request, reply).starts_with('!'), "{request}");
         }
+    }
+
+    /// Read into a tree and made into words these take a hundred times what they are.
+    #[test]
+    fn of_a_long_reply_only_what_was_taken_is_looked_at_and_that_has_a_bound() {
+        let long = |count: usize| {
+            let values = "$1\r\nm\r\n".repeat(count);
+            alloc::format!("*{count}\r\n{values}")
+        };
+        // Twice as many values as there may be, and deeper than a tree may be.
+        let deep = alloc::format!("{}:1\r\n", "*1\r\n".repeat(100));
+        for reply in [long(2 * MIRROR_TAKEN_MAX), deep] {
+            for request in ["EVAL s 1 k", "LPOP l 9", "XREADGROUP GROUP g c STREAMS s >"] {
+                assert_eq!(sent(request, &reply), "as it is", "{request}");
+            }
+        }
+        let words = sent("SPOP s 9", &long(MIRROR_TAKEN_MAX - 1));
+        assert_eq!(words.len(), "SREM s".len() + 2 * (MIRROR_TAKEN_MAX - 1));
+        assert!(sent("SPOP s 9", &long(MIRROR_TAKEN_MAX)).starts_with('!'));
+        for empty in ["*0\r\n", "*-1\r\n", "$-1\r\n", "_\r\n", "~0\r\n"] {
+            assert_eq!(sent("LPOP l 9", empty), "nothing", "{empty}");
+        }
+        assert_eq!(sent("EVAL s 1 k", "!5\r\nERR x\r\n"), "nothing");
     }
 }
