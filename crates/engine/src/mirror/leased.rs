@@ -109,14 +109,16 @@ impl Engine {
         }
         let keys: Vec<&[u8]> =
             keys_of(wish.args, learned.as_ref()).into_iter().map(|(_, key)| key).collect();
-        queued.keys.extend(hashes(db, &keys));
-        if mirrors.pending_bytes + wish.frame.len() > mirrors.pending_bytes_max {
+        let bytes = Queued::cost(wish.frame, keys.len());
+        if mirrors.pending_bytes + bytes > mirrors.pending_bytes_max {
+            // Mirrors are told nothing of it, so nothing has to be in order with it.
             queued.unsaid = Some("there was no room to keep it");
             return;
         }
-        mirrors.pending_bytes += wish.frame.len();
-        queued.bytes += wish.frame.len();
-        queued.commands.push(index, wish.frame.to_vec());
+        queued.keys.extend(hashes(db, &keys));
+        mirrors.pending_bytes += bytes;
+        queued.bytes += bytes;
+        queued.commands.push((index, wish.frame.to_vec()));
     }
 
     /// EXEC is about to be sent over this connection: whether it must wait.

@@ -37,7 +37,7 @@ pub use shadow::{
     ShadowCounts, ShadowReport, ShadowRow, ShadowSample, compared_commands, shadows_of,
 };
 
-use crate::account::KeptFrames;
+use crate::account::kept_bytes;
 use crate::client::Hold;
 use crate::command::word;
 use crate::command::{self, CommandId, Flags, ids};
@@ -97,12 +97,18 @@ pub(crate) enum Ticket {
     Exec(ClientId, u32),
 }
 
+/// A key of a write under way: its hash with the write, and an entry of a tree each at its gate and among what reads are not compared with.
+const KEY_BYTES: usize = size_of::<KeyHash>() + 48 + 24;
+
 /// A write that the primary was sent.
 #[derive(Debug)]
 struct Pending {
     /// The request; `None`: there was no room to keep it.
     frame: Option<Vec<u8>>,
+    /// None without the request: nobody is told of it, so nothing has to be in order with it.
     keys: Vec<KeyHash>,
+    /// Bytes that it holds.
+    bytes: usize,
     db: u32,
     /// It stands at the gates of its keys.
     is_gated: bool,
@@ -127,8 +133,8 @@ struct Late {
 #[derive(Debug, Default)]
 pub(crate) struct Queued {
     /// Each with its index among those that were queued.
-    commands: KeptFrames<usize>,
-    /// Bytes of these among what is pending.
+    commands: Vec<(usize, Vec<u8>)>,
+    /// Bytes of them, and of their keys.
     bytes: usize,
     keys: Vec<KeyHash>,
     /// Why it cannot be told.
@@ -139,10 +145,22 @@ pub(crate) struct Queued {
     epoch: u64,
 }
 
+impl Pending {
+    /// Bytes of one with so many of the request and so many keys, and of its place in the tree.
+    fn cost(frame_bytes: usize, keys: usize) -> usize {
+        size_of::<((MergeId, u32), Self)>() + frame_bytes + keys * KEY_BYTES
+    }
+}
+
 impl Queued {
-    /// Memory for its commands and for the hashes of their keys. The mirrors have the bytes of the former among what is pending.
+    /// Bytes of one more command, and of the gates that it will stand at.
+    fn cost(frame: &[u8], keys: usize) -> usize {
+        kept_bytes::<(usize, Vec<u8>)>(frame.len()) + keys * (KEY_BYTES - size_of::<KeyHash>())
+    }
+
+    /// Bytes of the hashes of its keys. Those of its commands the mirrors have among what is pending.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.commands.record_bytes() + self.keys.len() * size_of::<KeyHash>()
+        self.keys.len() * size_of::<KeyHash>()
     }
 
     /// Whether there is anything to tell.
@@ -156,12 +174,12 @@ impl Queued {
 pub(crate) struct Mirrors {
     targets: Vec<Target>,
     pending: BTreeMap<(MergeId, u32), Pending>,
-    /// Bytes of their frames, and the most that there may be.
+    /// Bytes of them and of what transactions queue, and the most that there may be.
     pending_bytes: usize,
     pending_bytes_max: usize,
     gates: Gates,
     late: VecDeque<Late>,
-    /// Bytes of what they say, at most `pending_bytes_max`.
+    /// Bytes of them, at most `pending_bytes_max`.
     late_bytes: usize,
     drafts: Vec<Draft>,
     /// Grows with each mirror that comes.
@@ -255,7 +273,7 @@ impl Mirrors {
 
     /// What a blocking command took waits until nothing of its keys is under way, if there is room.
     fn keep_late(&mut self, mut pending: Pending, words: Vec<Words>) {
-        let bytes = words.iter().flatten().map(Vec::len).sum();
+        let bytes = late_bytes(&pending, &words);
         if self.late_bytes + bytes > self.pending_bytes_max {
             self.drop_one(pending.frame.as_deref(), "there was no room to keep it", None);
             return self.end_write(&pending.keys);
@@ -283,15 +301,19 @@ impl Mirrors {
 
     /// Keeps a copy of a request that is sent, if there is room.
     fn pending(&mut self, frame: &[u8], keys: &[&[u8]], db: u32, is_gated: bool) -> Pending {
-        let has_room = self.pending_bytes + frame.len() <= self.pending_bytes_max;
-        let frame = has_room.then(|| frame.to_vec());
-        self.pending_bytes += frame.as_ref().map_or(0, Vec::len);
-        Pending { frame, keys: hashes(db, keys), db, is_gated }
+        let bytes = Pending::cost(frame.len(), keys.len());
+        let has_room = self.pending_bytes + bytes <= self.pending_bytes_max;
+        let (frame, keys, bytes) = match has_room {
+            true => (Some(frame.to_vec()), hashes(db, keys), bytes),
+            false => (None, Vec::new(), Pending::cost(0, 0)),
+        };
+        self.pending_bytes += bytes;
+        Pending { frame, keys, bytes, db, is_gated }
     }
 
     /// One that was kept is done with.
     fn forget(&mut self, pending: &Pending) {
-        self.pending_bytes -= pending.frame.as_ref().map_or(0, Vec::len);
+        self.pending_bytes -= pending.bytes;
     }
 
     /// A write that those mirrors do not get that would have got it.
@@ -367,6 +389,12 @@ impl Mirrors {
             self.targets[index].enqueue(entry);
         }
     }
+}
+
+/// Bytes of what a blocking command took, with its keys.
+fn late_bytes(pending: &Pending, words: &[Words]) -> usize {
+    let each = words.iter().flatten().map(|word| size_of::<Vec<u8>>() + word.len());
+    size_of::<Late>() + pending.keys.len() * KEY_BYTES + each.sum::<usize>()
 }
 
 /// A mirror, with an engine that begins to connect to it.

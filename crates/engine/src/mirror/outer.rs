@@ -399,8 +399,9 @@ impl Engine {
         for (merge, _) in mirrors.pending.keys() {
             assert!(self.merges.get(*merge).is_some(), "a write that nobody answers");
         }
-        let frames = mirrors.pending.values().filter_map(|pending| pending.frame.as_ref());
-        let kept: usize = frames.map(Vec::len).sum();
+        let kept: usize = mirrors.pending.values().map(|pending| pending.bytes).sum();
+        let late: usize = mirrors.late.iter().map(|late| late.bytes).sum();
+        assert_eq!(late, mirrors.late_bytes, "bytes of what came late");
         let leases = self.clients.iter().filter_map(|(_, client)| client.lease.as_ref());
         let queued: usize =
             leases.filter_map(|lease| lease.mirrored.as_ref()).map(|queued| queued.bytes).sum();

@@ -238,6 +238,35 @@ fn what_its_queue_has_no_room_for_is_dropped_and_told() {
 }
 
 #[test]
+fn writes_under_way_are_counted_with_their_keys_and_bounded() {
+    let kind = engine::report::MEMORY_KINDS.iter().position(|kind| *kind == "mirrors").unwrap();
+    let mut story = story_with(vec![MirrorSettings { queue_max_bytes: 400_000, ..mirror("b") }]);
+    let keys: Vec<String> = (0..1_000).map(|n| format!("{n}")).collect();
+    let asked = format!("DEL {}", keys.join(" "));
+    let before = story.report().memory[kind];
+    let held: Vec<u64> = (0..8)
+        .map(|_| {
+            story.client("a").says(asked.as_str());
+            story.report().memory[kind] - before
+        })
+        .collect();
+    // Some 10 KB of words, and 80 for each key at its gate.
+    assert!(held[0] > 80_000 && held[3] > 320_000, "{held:?}");
+    assert!(held[7] < 410_000, "beyond the bound: {held:?}");
+    story.conn(2).gets([asked.as_str(); 8]).answers([":0"; 8]);
+    story.client("a").gets([":0"; 8]);
+    story.conn(1).gets([asked.as_str(); 4]).answers([":0"; 4]);
+    assert_eq!(counts(&story, 0), [4, 0, 4, 0]);
+    // A transaction likewise.
+    story.client("a").says("MULTI");
+    (0..8).for_each(|_| drop(story.client("a").says(asked.as_str())));
+    let queued = story.report().memory[kind] - before;
+    assert!(queued > 300_000 && queued < 410_000, "{queued}");
+    story.client("a").dies();
+    assert!(story.engine.mirrors_are_idle());
+}
+
+#[test]
 fn with_all_the_reply_waits_for_the_mirror() {
     for (mode, answer, gets) in [
         (Mode::All, "+OK", "+OK"),
