@@ -30,7 +30,7 @@ use crate::command::CommandId;
 use crate::engine::Engine;
 use crate::histogram::Sample;
 use crate::ids::{ClientId, MergeId};
-use crate::limits::{READ_TARGETS_MAX, REDIRECT_WAIT_MS};
+use crate::limits::{READ_TARGET_OPEN_MAX, READ_TARGETS_MAX, REDIRECT_WAIT_MS};
 use crate::mirror::Numbers;
 use crate::parked::{self, Parked};
 use crate::request::Step;
@@ -91,6 +91,10 @@ pub struct ReadsElsewhereCounts {
     pub unhedged: u64,
 }
 
+/// A read that is kept, beside its request: the record, and an entry in each of three trees, of which a third may be free.
+const ASKED_BYTES: usize =
+    (size_of::<(u32, Asked)>() + size_of::<(Time, u32)>() + size_of::<(MergeId, u32)>()) * 3 / 2;
+
 /// A read that somebody else may answer.
 #[derive(Debug)]
 struct Asked {
@@ -119,6 +123,11 @@ struct Asked {
 }
 
 impl Asked {
+    /// Bytes of what it holds, and of its entries: with its ticket, its deadline and its request at the upstream.
+    fn bytes(&self) -> usize {
+        self.frame.len() + ASKED_BYTES
+    }
+
     fn is_main_tried(&self) -> bool {
         self.merge.is_some() || self.error.is_some()
     }
@@ -155,7 +164,7 @@ pub(crate) struct Elsewhere {
     choice: Choice,
     targets: Vec<Target>,
     asked: BTreeMap<u32, Asked>,
-    /// Bytes of their requests.
+    /// Bytes of them.
     asked_bytes: usize,
     merges: BTreeMap<MergeId, u32>,
     deadlines: BTreeSet<(Time, u32)>,
@@ -245,6 +254,11 @@ impl Elsewhere {
         self.asked_bytes + self.targets.iter().map(Target::held_bytes).sum::<usize>()
     }
 
+    /// Whether more reads are kept than targets could take if the upstream failed.
+    fn is_full(&self) -> bool {
+        self.asked.len() >= self.targets.len() * READ_TARGET_OPEN_MAX
+    }
+
     /// Keeps a read that is asked; its ticket.
     fn begin(&mut self, asked: Asked) -> u32 {
         // Of those that are open there are far fewer than numbers.
@@ -255,7 +269,7 @@ impl Elsewhere {
         self.next_ticket = self.next_ticket.wrapping_add(1);
         self.deadlines.insert((asked.due, ticket));
         self.merges.extend(asked.merge.map(|merge| (merge, ticket)));
-        self.asked_bytes += asked.frame.len();
+        self.asked_bytes += asked.bytes();
         self.asked.insert(ticket, asked);
         ticket
     }
@@ -263,7 +277,7 @@ impl Elsewhere {
     /// It is done with.
     fn end(&mut self, ticket: u32) -> Option<Asked> {
         let asked = self.asked.remove(&ticket)?;
-        self.asked_bytes -= asked.frame.len();
+        self.asked_bytes -= asked.bytes();
         self.deadlines.remove(&(asked.due, ticket));
         if let Some(merge) = asked.merge {
             self.merges.remove(&merge);
@@ -422,7 +436,7 @@ impl Engine {
     /// It is written as this merge, for that place.
     pub(crate) fn note_backed(&mut self, now: Time, wish: &Wish<'_>, merge: MergeId, seq: u32) {
         let Self { elsewhere: Some(elsewhere), clients, .. } = self else { return };
-        if !core::mem::take(&mut elsewhere.is_backing) {
+        if !core::mem::take(&mut elsewhere.is_backing) || elsewhere.is_full() {
             return;
         }
         let (Some(client), Some(row)) = (clients.get(wish.id), wish.row) else { return };

@@ -346,6 +346,23 @@ fn the_upstream_first_and_a_target_when_it_fails() {
 }
 
 #[test]
+fn a_read_that_is_kept_counts_with_its_record() {
+    let kind =
+        engine::report::MEMORY_KINDS.iter().position(|kind| *kind == "read_targets").unwrap();
+    for (order, conn) in [(Order::Main, 2), (Order::Targets, 1)] {
+        let mut story = story_with(options(order, &["b"]));
+        begin(&mut story);
+        let before = story.report().memory[kind];
+        story.client("a").says(["GET k"; 20]);
+        let held = story.report().memory[kind] - before;
+        assert!(held > 20 * 200, "{held}");
+        story.conn(conn).gets(["GET k"; 20]).answers([":0"; 20]);
+        story.client("a").gets([":0"; 20]);
+        assert!(story.report().memory[kind] <= before + 1_000);
+    }
+}
+
+#[test]
 fn when_nobody_answers_the_upstreams_word_counts() {
     let mut story = story_with(options(Order::Main, &["b"]));
     begin(&mut story);
