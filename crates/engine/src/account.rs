@@ -345,6 +345,7 @@ impl Engine {
     #[cold]
     fn account_upstream(&mut self, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        upstream.edge.iter_mut().for_each(|edge| edge.settle());
         let (own, common) = upstream.weights();
         let more = self.account.set(Kind::Private, &mut upstream.charge_own, own);
         if self.account.set(Kind::Shared, &mut upstream.charge, common) | more {

@@ -93,6 +93,14 @@ impl Rename {
 }
 
 impl Names {
+    /// Bytes that it holds alone beside itself.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match &self.rename {
+            Rename::With(_, pattern) => pattern.as_ref().map_or(0, |pattern| pattern.len()),
+            Rename::Without(_) => 0,
+        }
+    }
+
     /// Writes the reply as the client gets it.
     pub(crate) fn write(&self, reply: &[u8], out: &mut Vec<u8>) {
         let begin = out.len();

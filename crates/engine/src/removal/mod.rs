@@ -113,6 +113,8 @@ pub(crate) struct Edge {
     in_flight: Option<Vec<u8>>,
     /// The memory of the next buffer of the driver.
     spare: Vec<u8>,
+    /// Bytes of what changes replies, when the account last looked.
+    replies_bytes: usize,
 }
 
 impl Edge {
@@ -123,6 +125,7 @@ impl Edge {
             replies: Replies::default(),
             in_flight: None,
             spare: Vec::new(),
+            replies_bytes: 0,
         })
     }
 
@@ -136,10 +139,15 @@ impl Edge {
         [&*self.removal.prefix, key].concat().into()
     }
 
+    /// The account looks now: bytes of what changes replies come and go with each request and reply.
+    pub(crate) fn settle(&mut self) {
+        self.replies_bytes = self.replies.bytes();
+    }
+
     /// Bytes that it holds.
     pub(crate) fn bytes(&self) -> usize {
         let in_flight = self.in_flight.as_ref().map_or(0, Vec::len);
-        in_flight + self.requests.bytes()
+        in_flight + self.requests.bytes() + self.replies_bytes
     }
 
     /// What goes to the server in the place of these bytes.

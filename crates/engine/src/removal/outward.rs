@@ -42,10 +42,23 @@ pub(super) enum Awaited {
     Discard,
 }
 
+impl Awaited {
+    /// Bytes that it holds beside itself.
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Names(names) => names.heap_bytes(),
+            Self::Instead(reply) => reply.len(),
+            Self::Plain | Self::Multi | Self::Exec | Self::Discard => 0,
+        }
+    }
+}
+
 /// What a transaction has queued.
 #[derive(Debug, Default)]
 struct Queued {
     count: usize,
+    /// Bytes that `named` holds beside itself.
+    heap_bytes: usize,
     /// Those whose answers have names, by their index.
     named: Vec<(usize, Names)>,
     /// There were more of them than are remembered.
@@ -57,6 +70,8 @@ struct Queued {
 pub(super) struct Replies {
     /// The changes, the oldest first.
     pub(super) awaited: VecDeque<Awaited>,
+    /// Bytes that they hold beside themselves.
+    heap_bytes: usize,
     /// Between MULTI and EXEC.
     queued: Option<Queued>,
     /// More of the front reply is to come, or came, than may be kept.
@@ -89,15 +104,27 @@ const QUEUED: &[u8] = b"+QUEUED\r\n";
 impl Replies {
     /// The reply to the request that is sent next needs this change.
     pub(super) fn push(&mut self, awaited: Awaited) {
+        self.heap_bytes += awaited.heap_bytes();
         self.awaited.push_back(awaited);
     }
 
     /// The front request was answered.
     fn pass(&mut self) {
         self.large = Large::No;
-        if matches!(self.awaited.pop_front(), Some(Awaited::Exec | Awaited::Discard)) {
+        let Some(passed) = self.awaited.pop_front() else { return };
+        self.heap_bytes -= passed.heap_bytes();
+        if matches!(passed, Awaited::Exec | Awaited::Discard) {
             self.queued = None;
         }
+    }
+
+    /// Bytes of the changes.
+    pub(super) fn bytes(&self) -> usize {
+        let named =
+            |queued: &Queued| queued.named.len() * size_of::<(usize, Names)>() + queued.heap_bytes;
+        self.awaited.len() * size_of::<Awaited>()
+            + self.heap_bytes
+            + self.queued.as_ref().map_or(0, named)
     }
 
     /// Whether the front reply, which begins with this byte, is wanted whole.
@@ -209,6 +236,8 @@ impl Engine {
                 }
                 if let Some(edge) = self.upstreams.get_mut(id).and_then(|up| up.edge.as_mut()) {
                     edge.replies.note(told);
+                    // A transaction holds more with each of its requests.
+                    self.weigh_upstream(id);
                 }
                 Ok((seen + consumed, goes_on))
             }
@@ -297,6 +326,7 @@ impl Engine {
 impl Queued {
     fn push(&mut self, names: Names) {
         if self.named.len() < RENAMED_IN_EXEC_MAX {
+            self.heap_bytes += names.heap_bytes();
             self.named.push((self.count, names));
         } else {
             self.is_full = true;

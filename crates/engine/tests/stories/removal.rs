@@ -555,3 +555,22 @@ fn a_mirror_is_told_the_clients_names() {
     story.client("a").gets(["+OK", &*popped("o:2")]);
     story.node("b").gets(["SET o:1 x", "LPOP o:2 2"]);
 }
+
+#[test]
+fn what_a_transaction_has_to_change_is_counted() {
+    let kind = engine::report::MEMORY_KINDS.iter().position(|kind| *kind == "upstreams").unwrap();
+    let mut story = single();
+    story.client("a").says(["MULTI", "SET o:1 x"]);
+    story.node("n1").gets(["MULTI", "SET 1 x"]).answers(["+OK", QUEUED]);
+    let before = story.report().memory[kind];
+    for _ in 0..1_000 {
+        story.client("a").says("LMPOP 1 o:l LEFT");
+        story.node("n1").gets("LMPOP 1 l LEFT").answers(QUEUED);
+    }
+    let held = story.report().memory[kind] - before;
+    assert!(held > 1_000 * 40, "{held}");
+    story.client("a").says("DISCARD");
+    story.node("n1").gets("DISCARD").answers("+OK");
+    story.client("a").takes_text();
+    assert!(story.report().memory[kind] < before + 10_000);
+}
