@@ -685,6 +685,9 @@ pub const LOGINS_FAILED_MAX: usize = 256;
 /// See [`LOGINS_FAILED_MAX`].
 pub const LOGIN_FAILED_MS: u64 = 1_000;
 
+/// Bytes of a password that may be right: what a client may say before it has said one. A longer one is wrong, whatever its digest is.
+pub const PASSWORD_BYTES_MAX: usize = resp::limits::UNAUTHENTICATED_BULK_BYTES_MAX as usize;
+
 /// Bytes of a name and a password together that are given on to a server. With more they are wrong.
 pub const LOGIN_BYTES_MAX: usize = 16 << 10;
 

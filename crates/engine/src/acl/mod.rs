@@ -162,8 +162,9 @@ impl Rules {
     }
 
     /// Looks at every digest, so that the time tells nothing of which it is.
-    fn accepts(&self, given: &Digest) -> bool {
-        let known = self.passwords.iter().fold(false, |known, own| known | own.is(given));
+    fn accepts(&self, given: Option<&Digest>) -> bool {
+        let is_given = |own: &Digest| given.is_some_and(|given| own.is(given));
+        let known = self.passwords.iter().fold(false, |known, own| known | is_given(own));
         self.is_on && (self.nopass || known)
     }
 
@@ -315,11 +316,11 @@ impl Users {
     pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<u32> {
         let position = self.position(name)?;
         let rules = &self.users[position].rules;
-        let given = Digest::of(password);
-        let own = rules.accepts(&given).then_some(position as u32);
+        let given = Digest::of_given(password);
+        let own = rules.accepts(given.as_ref()).then_some(position as u32);
         // Without a password `default` would be anybody who has one.
         if name == DEFAULT && (rules.nopass || own.is_none()) {
-            return self.whose(&given).or(own);
+            return self.whose(given.as_ref()).or(own);
         }
         own
     }
@@ -332,11 +333,11 @@ impl Users {
 
     /// Who of those has this password whom their password alone lets in.
     pub(crate) fn whose_password(&self, password: &[u8]) -> Option<u32> {
-        self.whose(&Digest::of(password))
+        self.whose(Digest::of_given(password).as_ref())
     }
 
     /// Looks at all of them, so that the time tells nothing of which it is.
-    fn whose(&self, given: &Digest) -> Option<u32> {
+    fn whose(&self, given: Option<&Digest>) -> Option<u32> {
         let known = self.by_password.iter().filter_map(|name| self.position(name));
         known.fold(None, |found, position| {
             let rules = &self.users[position].rules;

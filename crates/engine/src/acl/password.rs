@@ -2,6 +2,7 @@
 //!
 //! Invariant: `Debug` shows three stars; two digests are compared in a time that tells nothing.
 
+use crate::limits::PASSWORD_BYTES_MAX;
 use alloc::string::String;
 use core::fmt;
 use sha2::{Digest as _, Sha256};
@@ -15,6 +16,11 @@ impl Digest {
     #[must_use]
     pub fn of(password: &[u8]) -> Self {
         Self(Sha256::digest(password).into())
+    }
+
+    /// That of one that somebody says; `None`: it is longer than any that is right.
+    pub(crate) fn of_given(password: &[u8]) -> Option<Self> {
+        (password.len() <= PASSWORD_BYTES_MAX).then(|| Self::of(password))
     }
 
     /// That of a name with its password. The length of the name stands before both, so that no two logins are the same bytes.
