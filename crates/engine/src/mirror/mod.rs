@@ -20,7 +20,8 @@
 
 mod answers;
 mod change;
-pub(crate) mod gate;
+pub(crate) mod cost;
+mod gate;
 mod large;
 mod leased;
 mod outer;
@@ -37,7 +38,6 @@ pub use shadow::{
     ShadowCounts, ShadowReport, ShadowRow, ShadowSample, compared_commands, shadows_of,
 };
 
-use crate::account::kept_bytes;
 use crate::client::Hold;
 use crate::command::word;
 use crate::command::{self, CommandId, Flags, ids};
@@ -97,9 +97,6 @@ pub(crate) enum Ticket {
     Exec(ClientId, u32),
 }
 
-/// A key of a write under way: its hash with the write, and an entry of a tree each at its gate and among what reads are not compared with.
-const KEY_BYTES: usize = size_of::<KeyHash>() + 48 + 24;
-
 /// A write that the primary was sent.
 #[derive(Debug)]
 struct Pending {
@@ -145,19 +142,7 @@ pub(crate) struct Queued {
     epoch: u64,
 }
 
-impl Pending {
-    /// Bytes of one with so many of the request and so many keys, and of its place in the tree.
-    fn cost(frame_bytes: usize, keys: usize) -> usize {
-        size_of::<((MergeId, u32), Self)>() + frame_bytes + keys * KEY_BYTES
-    }
-}
-
 impl Queued {
-    /// Bytes of one more command, and of the gates that it will stand at.
-    fn cost(frame: &[u8], keys: usize) -> usize {
-        kept_bytes::<(usize, Vec<u8>)>(frame.len()) + keys * (KEY_BYTES - size_of::<KeyHash>())
-    }
-
     /// Bytes of the hashes of its keys. Those of its commands the mirrors have among what is pending.
     pub(crate) fn held_bytes(&self) -> usize {
         self.keys.len() * size_of::<KeyHash>()
@@ -273,7 +258,7 @@ impl Mirrors {
 
     /// What a blocking command took waits until nothing of its keys is under way, if there is room.
     fn keep_late(&mut self, mut pending: Pending, words: Vec<Words>) {
-        let bytes = late_bytes(&pending, &words);
+        let bytes = cost::late_bytes(&pending, &words);
         if self.late_bytes + bytes > self.pending_bytes_max {
             self.drop_one(pending.frame.as_deref(), "there was no room to keep it", None);
             return self.end_write(&pending.keys);
@@ -389,12 +374,6 @@ impl Mirrors {
             self.targets[index].enqueue(entry);
         }
     }
-}
-
-/// Bytes of what a blocking command took, with its keys.
-fn late_bytes(pending: &Pending, words: &[Words]) -> usize {
-    let each = words.iter().flatten().map(|word| size_of::<Vec<u8>>() + word.len());
-    size_of::<Late>() + pending.keys.len() * KEY_BYTES + each.sum::<usize>()
 }
 
 /// A mirror, with an engine that begins to connect to it.
