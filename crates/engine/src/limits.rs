@@ -390,6 +390,12 @@ pub const TOPIC_BYTES_MAX: usize = 1 << 20;
 /// Names of topics that clients listen to, with what each listener takes, in bytes per worker. At the bound SUBSCRIBE gets an error.
 pub const SUBSCRIBED_BYTES_MAX: usize = 256 << 20;
 
+/// Channels and patterns of one client. Whoever says UNSUBSCRIBE without names leaves all of them in one piece. At the bound SUBSCRIBE gets an error.
+pub const CLIENT_TOPICS_MAX: usize = 128 << 10;
+
+/// Topics that clients which are gone are taken out of in a turn, some 1 µs each.
+pub const GONE_TOPICS_PER_TURN: usize = 16 << 10;
+
 /// Keys that clients may have in their caches, per worker; and their names' bytes with what each client takes. Beyond it the first one is told to
 /// be dropped.
 pub const TRACKED_KEYS_MAX: usize = 1_000_000;

@@ -133,6 +133,9 @@ pub const CLIENT_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
 /// CLIENT KILL that hits nobody, old form.
 pub const NO_SUCH_CLIENT: &str = "ERR No such client";
+/// A client listens to as many topics as one may ([`crate::limits::CLIENT_TOPICS_MAX`]).
+pub const CLIENT_TOPICS_MAX: &str =
+    "ERR respool: a client may listen to 131072 channels and patterns at most";
 /// So much is listened to that no more fits.
 pub const SUBSCRIPTIONS_MAX: &str =
     "ERR respool: clients listen to so many channels that there is no room for more";

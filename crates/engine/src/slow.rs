@@ -65,6 +65,11 @@ impl SlowTurn {
         self.pay(Size::of(args), reply_bytes / SLOW_TURN_REPLY_BYTES);
     }
 
+    /// A request with so many arguments concerned so many names that it did not say.
+    pub(crate) fn pay_names(&mut self, args: usize, names: usize) {
+        self.pay(Size::of(args), names.saturating_sub(args) / SLOW_TURN_ARGS);
+    }
+
     /// A request with so many arguments had so many names compared, or so many steps of patterns made, one after the other.
     pub(crate) fn pay_steps(&mut self, args: usize, steps: usize) {
         self.pay(Size::of(args), steps / SLOW_TURN_STEPS);

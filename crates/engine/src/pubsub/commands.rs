@@ -12,12 +12,13 @@
 //! Invariant: confirmations go out whatever CLIENT REPLY says, as at a server, since they are no replies.
 
 use super::links::is_event;
+use super::gone::Part;
 use super::{Kind, Leaving, Name, Topic, Turn, Wait, Waiter};
 use crate::client::{Client, Hold};
 use crate::command::{CommandId, ids};
 use crate::engine::Engine;
 use crate::ids::ClientId;
-use crate::limits::{SUBSCRIBED_BYTES_MAX, TOPIC_BYTES_MAX};
+use crate::limits::{CLIENT_TOPICS_MAX, SUBSCRIBED_BYTES_MAX, TOPIC_BYTES_MAX};
 use crate::local::{Call, arity_fits};
 use crate::reject;
 use crate::request::Step;
@@ -65,6 +66,10 @@ impl Engine {
             return self.refuse(call, reject::TOPIC_TOO_LONG);
         }
         let bytes: usize = names.iter().map(listener_bytes).sum();
+        let listens = self.clients.get(call.id).and_then(|client| client.listening.as_ref());
+        if listens.map_or(0, |own| own.topics()) + names.len() > CLIENT_TOPICS_MAX {
+            return self.refuse(call, reject::CLIENT_TOPICS_MAX);
+        }
         if self.subscriptions.bytes() + bytes > SUBSCRIBED_BYTES_MAX {
             return self.refuse(call, reject::SUBSCRIPTIONS_MAX);
         }
@@ -119,6 +124,7 @@ impl Engine {
             (None, [_]) => Vec::new(),
             (_, args) => args[1..].iter().map(|name| Arc::from(*name)).collect(),
         };
+        self.grants.slow.pay_names(call.args.len(), names.len());
         let mut lines = Vec::new();
         self.begin_leaving(now, waiter);
         for name in &names {
@@ -145,6 +151,7 @@ impl Engine {
         let all: Vec<(Kind, Name)> =
             listening.all().map(|(kind, name)| (kind, name.clone())).collect();
         let waiter = (id, Turn::Place(client.places.reserve(1)));
+        self.grants.slow.pay_names(1, all.len());
         self.begin_leaving(now, waiter);
         for (kind, name) in &all {
             self.leave(id, *kind, name);
@@ -343,21 +350,26 @@ impl Engine {
     /// The client listens to nothing and waits for nothing any more.
     pub(crate) fn leave_all(&mut self, id: ClientId) {
         let listening = self.clients.get_mut(id).and_then(|client| client.listening.take());
-        let Some(mut listening) = listening else { return };
+        let Some(listening) = listening else { return };
         self.subscriptions.bytes -= listening.bytes;
-        if let Some(wait) = listening.wait.take() {
-            self.give_up_waiting(id, wait.kind, &wait.names);
-        }
-        for (kind, name) in listening.leaving.take().into_iter().flat_map(|own| own.names) {
-            self.stop_telling(id, kind, &name);
-        }
-        for kind in Kind::ALL {
-            for name in core::mem::take(&mut listening.topics[kind as usize]) {
-                if let Some(topic) = self.subscriptions.topic_mut(kind, &name) {
-                    topic.listeners.remove(&id);
+        self.subscriptions.gone.add(id, *listening);
+        self.leave_for_the_gone();
+    }
+
+    /// Takes clients that are gone out of what they listened to, as many of their topics as this turn allows. A message of one of the others
+    /// finds nobody.
+    pub(super) fn leave_for_the_gone(&mut self) {
+        while let Some((id, what, kind, name)) = self.subscriptions.gone.next() {
+            match what {
+                Part::Waits => self.give_up_waiting(id, kind, &[name]),
+                Part::Leaves => self.stop_telling(id, kind, &name),
+                Part::Listens => {
+                    if let Some(topic) = self.subscriptions.topic_mut(kind, &name) {
+                        topic.listeners.remove(&id);
+                    }
+                    self.listeners_changed(kind, &name);
+                    self.drop_unused(kind, &name, None);
                 }
-                self.listeners_changed(kind, &name);
-                self.drop_unused(kind, &name, None);
             }
         }
     }

@@ -521,7 +521,7 @@ impl Engine {
         let can_be_said = |id: &UpstreamId| !self.takes_no_topics(*id);
         let is_due = self.subscriptions.ends.keys().any(can_be_said)
             || !self.subscriptions.fences_due.is_empty();
-        let ends = is_due.then_some(Time::default());
+        let ends = (is_due || !self.subscriptions.gone.is_empty()).then_some(Time::default());
         self.subscriptions.relink_at.into_iter().chain(waits).chain(ends).min()
     }
 
@@ -552,6 +552,8 @@ impl Engine {
                 self.end_leaving(id);
             }
         }
+        self.subscriptions.gone.begin_turn();
+        self.leave_for_the_gone();
         self.say_ends(now);
         self.say_fences(now);
         self.tell_listeners();

@@ -16,7 +16,7 @@
 //! connection, a failover or a slot that moves is made good here: the topic is subscribed to again, wherever it belongs now. What is published
 //! in between is lost, as it is for a client that connects again itself.
 //!
-//! Files: `commands` what clients say, `links` the servers' side, `homes` where a topic belongs, `handover` how a topic changes its server, `recent` what was heard before, `fanout` messages on their way to
+//! Files: `commands` what clients say, `links` the servers' side, `homes` where a topic belongs, `handover` how a topic changes its server, `recent` what was heard before, `gone` clients that are gone, `fanout` messages on their way to
 //! clients, `count` how many listen.
 //!
 //! Not here: PUBLISH on its way to a server (`request`, `scatter`).
@@ -27,6 +27,7 @@
 mod commands;
 mod count;
 mod fanout;
+mod gone;
 mod handover;
 mod homes;
 mod links;
@@ -44,6 +45,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use gone::Gone;
 use handover::Handover;
 use recent::Recent;
 
@@ -115,6 +117,8 @@ pub(crate) struct Subscriptions {
     scratch: Vec<ClientId>,
     /// What was heard a moment ago, where topics can go to another server.
     recent: Recent,
+    /// Clients that are gone and stand among listeners still.
+    gone: Gone,
 }
 
 /// What a topic takes beside its name, with its first listener and its connection (measured: 456 bytes with glibc's malloc).
@@ -250,10 +254,14 @@ struct Leaving {
 impl Listening {
     /// Bytes of what it listens to, as if nobody else did.
     pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes + self.topics() * TOPIC_BYTES
+    }
+
+    /// How many topics it listens to, waits for and leaves.
+    fn topics(&self) -> usize {
         let waits = self.wait.as_ref().map_or(0, |wait| wait.names.len());
         let leaves = self.leaving.as_ref().map_or(0, |leaving| leaving.names.len());
-        let topics = self.topics.iter().map(BTreeSet::len).sum::<usize>() + waits + leaves;
-        self.bytes + topics * TOPIC_BYTES
+        self.topics.iter().map(BTreeSet::len).sum::<usize>() + waits + leaves
     }
 
     /// Whether the client listens to anything.
@@ -291,7 +299,8 @@ impl Listening {
 impl Subscriptions {
     /// Bytes of the names of topics, for each client that listens, and of the topics.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes + self.ends_bytes + self.len() * TOPIC_BYTES
+        let bytes = self.bytes + self.ends_bytes + self.len() * TOPIC_BYTES;
+        bytes.saturating_sub(self.gone.topics() * TOPIC_BYTES)
     }
 
     fn push_end(&mut self, id: UpstreamId, asked: Asked) {

@@ -235,6 +235,7 @@ mod tests {
             (reject::UPSTREAMS_MAX, Cause::Limit),
             (reject::NOLOOP_MAX, Cause::Limit),
             (reject::SUBSCRIPTIONS_MAX, Cause::Limit),
+            (reject::CLIENT_TOPICS_MAX, Cause::Limit),
             (reject::UNSENT_MAX, Cause::Limit),
             (reject::OWN_INSIDE_MAX, Cause::Limit),
             (reject::LOCAL_TOO_LARGE, Cause::Limit),
