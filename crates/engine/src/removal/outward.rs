@@ -388,7 +388,8 @@ mod tests {
 
     /// The replies as the engine gets them, and how many are still awaited.
     fn given(awaited: Vec<Awaited>, stream: &[u8]) -> (String, usize) {
-        let mut replies = Replies { awaited: awaited.into(), ..Replies::default() };
+        let mut replies = Replies::default();
+        awaited.into_iter().for_each(|one| replies.push(one));
         let (mut out, mut rest) = (Vec::new(), stream);
         while let Ok(Scan::Complete { consumed, .. }) = ReplyScanner::default().scan(rest) {
             let (frame, behind) = rest.split_at(consumed);
@@ -408,6 +409,7 @@ mod tests {
                 break;
             }
         }
+        assert!(!replies.awaited.is_empty() || replies.bytes() == 0, "bytes of nothing");
         (String::from_utf8_lossy(&out).into(), replies.awaited.len())
     }
 
