@@ -307,6 +307,21 @@ fn passwords() {
 }
 
 #[test]
+fn a_password_that_is_too_long_is_wrong_without_a_look_at_it() {
+    let mut users = Users::default();
+    let at = |users: &Users, name: &[u8]| users.position(name).map(|at| at as u32);
+    let long = "x".repeat(crate::limits::PASSWORD_BYTES_MAX);
+    let longer = format!("{long}x");
+    for password in [&long, &longer] {
+        users.set(b"u", &[b"on", format!(">{password}").as_bytes()]).unwrap();
+    }
+    assert_eq!(users.authenticate(b"u", long.as_bytes()), at(&users, b"u"));
+    assert_eq!(users.authenticate(b"u", longer.as_bytes()), None);
+    // Without a password it is one as good as others.
+    assert_eq!(users.authenticate(b"default", longer.as_bytes()), at(&users, b"default"));
+}
+
+#[test]
 fn who_stays_when_others_take_the_place() {
     let mut old = Users::default();
     for name in [&b"stays"[..], b"changes", b"goes", b"off"] {
