@@ -171,15 +171,24 @@ impl Engine {
         client.route_epoch = epoch;
         let row = known.id.map(|id| row_of(id, args));
         let wish = Wish { id, frame, args, row, silent };
-        self.note_script(&wish);
+        let step = self.scatter_wish(now, &wish, known);
+        // One that has to wait comes again, and the digest of a long script is dear.
+        if step == Step::Done {
+            self.note_script(&wish);
+        }
+        step
+    }
+
+    fn scatter_wish(&mut self, now: Time, wish: &Wish<'_>, known: &Known) -> Step {
+        let Wish { id, args, row, silent, .. } = *wish;
         if known.counts_listeners() {
-            return self.count_listeners(now, &wish);
+            return self.count_listeners(now, wish);
         }
         if let Some(text) = self.leaves_database(row, args) {
-            return self.refuse_wish(&wish, text);
+            return self.refuse_wish(wish, text);
         }
         let keys = keys_of(args, self.learned.as_ref());
-        let Some((_, first)) = keys.first() else { return self.without_keys(now, &wish) };
+        let Some((_, first)) = keys.first() else { return self.without_keys(now, wish) };
         if let Some(key) = self.router.without_route(&keys) {
             self.stats.command(row).rejected += 1;
             self.reply(id, silent, |out| out.extend_from_slice(&reject::no_route(Some(key))));
@@ -187,23 +196,23 @@ impl Engine {
         }
         let place = self.router.place(first);
         if self.lacks_replica(id, place, row) {
-            return self.refuse_wish(&wish, reject::NO_REPLICA);
+            return self.refuse_wish(wish, reject::NO_REPLICA);
         }
         if matches!(row, Some(ids::SORT | ids::SORT_RO)) && !self.sorts_at(place, args) {
-            return self.refuse_wish(&wish, reject::SORT_PATTERN);
+            return self.refuse_wish(wish, reject::SORT_PATTERN);
         }
         if keys.len() > 1 {
             self.bar_if_unsettled(now, id);
         }
         if keys.iter().skip(1).all(|(_, key)| self.router.place_beside(place, key) == place) {
             return match self.node_for(id, place, row) {
-                Some(node) => self.forward_to(now, &wish, node, Lane::Shared),
+                Some(node) => self.forward_to(now, wish, node, Lane::Shared),
                 None => self.unserved_step(now, id, place.pool, silent),
             };
         }
         match row.map(CommandId::row) {
-            Some(row) if spread::splits(row) => self.split(now, &wish, row, place, &keys),
-            _ => self.refuse_wish(&wish, reject::CROSSSLOT),
+            Some(row) if spread::splits(row) => self.split(now, wish, row, place, &keys),
+            _ => self.refuse_wish(wish, reject::CROSSSLOT),
         }
     }
 

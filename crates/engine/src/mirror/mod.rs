@@ -616,9 +616,12 @@ impl Engine {
             }
             client.upstream = Some(upstream);
         }
-        // For a later call by its digest.
-        self.note_script(wish);
-        self.send_whole(now, wish, self.first_node)
+        let step = self.send_whole(now, wish, self.first_node);
+        if step == Step::Done {
+            // For a later call by its digest.
+            self.note_script(wish);
+        }
+        step
     }
 
     /// A request is about to be written in these parts, over these connections. `Some`: it must wait.

@@ -354,4 +354,14 @@ fn a_request_with_more_keys_than_are_split_is_refused() {
         .says("GET a");
     story.node("n2").gets("GET a").answers("nil");
     story.client("a").gets("nil");
+fn a_script_is_noted_when_its_call_was_sent() {
+    let kind = engine::report::MEMORY_KINDS.iter().position(|kind| *kind == "scripts").unwrap();
+    let mut story = Story::shards().by_hand();
+    for call in ["EVAL return:1 1 k", "SCRIPT LOAD return:2"] {
+        let before = story.report().memory[kind];
+        story.client("a").says(call);
+        // The servers are not reached yet: it will be looked at again, and again.
+        assert_eq!(story.report().memory[kind], before, "{call}");
+        story.client("a").dies();
+    }
 }
