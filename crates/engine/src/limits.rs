@@ -50,11 +50,17 @@ pub const EQUAL_LOOKS_MAX: usize = 64;
 pub const SLOW_TURN_MAX: u32 = 256;
 
 /// The same of all clients in one turn, for those with few arguments and those with many each; a request counts as one and one for each
-/// [`SLOW_TURN_ARGS`] of its arguments. Some milliseconds.
+/// [`SLOW_TURN_ARGS`] of its arguments and [`SLOW_TURN_BYTES`] of its bytes. Some milliseconds.
 pub const SLOW_TURN_COST_MAX: usize = 4_096;
 
 /// See [`SLOW_TURN_COST_MAX`]. A key of `MGET` that goes to its server takes some 0.2 µs, a channel of `SUBSCRIBE` 1 µs.
 pub const SLOW_TURN_ARGS: usize = 4;
+
+/// So many bytes of a request count for one more: they are copied, hashed or looked through. Some 1 µs to 20 µs.
+pub const SLOW_TURN_BYTES: usize = 4 << 10;
+
+/// So many servers that a request goes to count for one more.
+pub const SLOW_TURN_PARTS: usize = 8;
 
 /// From so many arguments on a request has many of them.
 pub const SLOW_TURN_LARGE_ARGS: usize = 64;

@@ -160,7 +160,7 @@ impl Engine {
         input: &[u8],
         request: &Request,
     ) -> Result<usize, Step> {
-        if !self.grants.slow.take(id, request.args as usize) {
+        if !self.grants.slow.take(id, request.args as usize, request.len as usize) {
             return Err(Step::Hold(Hold::Turn(SlowTurn::is_large(request.args as usize))));
         }
         if self.is_confined(id) && self.near.is_none() {

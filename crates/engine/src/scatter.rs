@@ -542,6 +542,11 @@ impl Engine {
         ways: &[Result<UpstreamId, Failure>],
         body: &Body<'_>,
     ) -> Step {
+        if let Body::Same(frame) = body
+            && parts.len() > 1
+        {
+            self.grants.slow.pay_parts(wish.args.len(), parts.len(), frame.len());
+        }
         if self.is_mirroring() {
             let each = (0..).zip(parts.iter().zip(ways));
             let sent = each.filter_map(|(index, (part, way))| {

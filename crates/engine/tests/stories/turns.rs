@@ -221,6 +221,27 @@ fn what_respool_answers_for_all_clients_has_a_bound_for_each_turn() {
     assert!(cut > 0, "all was answered in one turn");
 }
 
+#[test]
+fn long_requests_that_respool_answers_have_turns() {
+    let mut story = warm(Story::new());
+    story.client("warm").says("CLIENT PAUSE 1000 ALL").gets("+OK");
+    let names: Vec<String> = (0..250).map(|n| format!("c{n}")).collect();
+    let auth = request(&format!("AUTH default {}", "x".repeat(100_000)));
+    for name in &names {
+        story.client(name).sends(&auth);
+    }
+    // All that was held may go on at the same moment.
+    story.now.0 += 1_000_000;
+    let mut turns = Vec::new();
+    for _ in 0..50 {
+        story.turn_once();
+        let told = |name: &String| story.client(name).takes_text().lines().count();
+        turns.push(names.iter().map(told).sum::<usize>());
+    }
+    assert_eq!(turns.iter().sum::<usize>(), 250);
+    assert!(turns.iter().all(|told| *told < 200), "25 MB in one turn: {turns:?}");
+}
+
 // Found by an attack: 200 times ten thousand patterns were compared with a channel of 2,000 bytes in one turn.
 #[test]
 fn requests_that_cost_many_steps_of_patterns_have_turns() {
