@@ -37,6 +37,7 @@ pub use report::{MirrorCounts, MirrorReport, mirrors_of};
 pub use shadow::{
     ShadowCounts, ShadowReport, ShadowRow, ShadowSample, compared_commands, shadows_of,
 };
+pub(crate) use waits::Kept;
 
 use crate::client::Hold;
 use crate::command::word;
@@ -189,16 +190,6 @@ enum Current {
     Write,
     /// They are asked the same.
     Read,
-}
-
-/// What becomes of a reply that mirrors may have to answer before.
-pub(crate) enum Kept {
-    /// It goes out.
-    No,
-    /// This goes out in its place.
-    Instead(Vec<u8>),
-    /// It waits.
-    Yes,
 }
 
 impl Mirrors {

@@ -11,11 +11,21 @@
 //!
 //! Invariant: `ends` has one entry for each wait that has its reply, and `reply_bytes` is what those replies hold.
 
-use super::{Kept, Ticket};
+use super::Ticket;
 use crate::ids::ClientId;
 use crate::time::Time;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+
+/// What becomes of a reply that mirrors may have to answer before.
+pub(crate) enum Kept {
+    /// It goes out.
+    No,
+    /// This goes out in its place.
+    Instead(Vec<u8>),
+    /// It waits.
+    Yes,
+}
 
 /// The reply of a primary, and where it goes.
 #[derive(Debug)]
