@@ -11,8 +11,8 @@
 //!
 //! Invariant: confirmations go out whatever CLIENT REPLY says, as at a server, since they are no replies.
 
-use super::links::is_event;
 use super::gone::Part;
+use super::links::is_event;
 use super::{Kind, Leaving, Name, Topic, Turn, Wait, Waiter};
 use crate::client::{Client, Hold};
 use crate::command::{CommandId, ids};
