@@ -1,6 +1,6 @@
 //! Subscriptions: many clients listen, the server sees one listener.
 
-use crate::words::{Story, wire};
+use crate::words::Story;
 use crate::words::cluster::{list, lost, moved};
 
 /// What confirms: `subscribe news 1`.
@@ -779,39 +779,4 @@ fn a_name_that_some_server_would_not_take_is_refused() {
     }
     story.client("a").says(&*format!("SUBSCRIBE {}", "c".repeat(1 << 20)));
     assert_eq!(story.conn(1).takes_requests(), 1);
-}
-
-#[test]
-fn a_client_with_very_many_channels_that_goes_leaves_all_of_them_in_the_end() {
-    let mut story = Story::new();
-    let most = engine::limits::GONE_TOPICS_PER_TURN;
-    let names: Vec<String> = (0..2 * most + 10).map(|number| format!("c{number:06}")).collect();
-    // Sorted, as the server is asked for them.
-    for names in names.chunks(1_000) {
-        story.client("a").says(&format!("SUBSCRIBE {}", names.join(" ")));
-        assert_eq!(story.conn(1).takes_requests(), names.len());
-        let confirmed: Vec<u8> =
-            names.iter().flat_map(|name| wire(&confirms(&format!("subscribe {name} 1")))).collect();
-        story.conn(1).sends(&confirmed);
-        let text = story.client("a").takes_text();
-        assert_eq!(text.matches("$9\r\nsubscribe").count(), names.len(), "{text:.300}");
-    }
-    listens(&mut story, "b", "other", 1);
-    story.client("a").dies();
-    story.after_ms(1);
-    assert_eq!(story.conn(1).takes_requests(), names.len(), "each is told to the server");
-    story.conn(1).answers(&*message("message other hello"));
-    story.client("b").gets(&*message("message other hello"));
-}
-
-#[test]
-fn one_client_listens_to_so_many_channels_and_no_more() {
-    let mut story = Story::new();
-    let names = "c ".repeat(engine::limits::CLIENT_TOPICS_MAX + 1);
-    let line = format!("SUBSCRIBE {}", names.trim_end());
-    for part in crate::words::request(&line).chunks(100_000) {
-        story.client("a").sends(part);
-    }
-    let error = "-ERR respool: a client may listen to 131072 channels and patterns at most";
-    story.client("a").gets(error).says("PING").gets("+PONG");
 }

@@ -354,6 +354,9 @@ fn a_request_with_more_keys_than_are_split_is_refused() {
         .says("GET a");
     story.node("n2").gets("GET a").answers("nil");
     story.client("a").gets("nil");
+}
+
+#[test]
 fn a_script_is_noted_when_its_call_was_sent() {
     let kind = engine::report::MEMORY_KINDS.iter().position(|kind| *kind == "scripts").unwrap();
     let mut story = Story::shards().by_hand();
