@@ -291,15 +291,6 @@ fn passwords() {
     ] {
         assert_eq!(users.authenticate(name, password), None);
     }
-    // Of a long one no digest is made; with no password at all it is one as good as others.
-    let long = "x".repeat(crate::limits::PASSWORD_BYTES_MAX);
-    let longer = format!("{long}x");
-    for password in [&long, &longer] {
-        users.set(b"u", &[format!(">{password}").as_bytes()]).unwrap();
-    }
-    assert_eq!(users.authenticate(b"u", long.as_bytes()), at(b"u"));
-    assert_eq!(users.authenticate(b"u", longer.as_bytes()), None);
-    assert_eq!(users.authenticate(b"default", longer.as_bytes()), at(b"default"));
     assert!(!format!("{users:?}").contains("2cf2") && format!("{:?}", Digest::of(b"one")) == "***");
     let hex = Digest::of(b"hello").hex();
     assert_eq!(Digest::parse(hex.as_bytes()), Some(Digest::of(b"hello")));

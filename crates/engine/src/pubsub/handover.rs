@@ -27,6 +27,7 @@ use crate::limits::{HANDOVER_BYTES_MAX, HANDOVER_LINGER_MS, HANDOVER_PART};
 use crate::time::Time;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// Messages of a topic that goes from one server to another.
@@ -37,15 +38,50 @@ pub(super) struct Handover {
     /// What the old one told since the new one was asked, and the new one has not, and how often.
     told: BTreeMap<Vec<u8>, u32>,
     /// What the new one told and the old one has not.
-    waiting: VecDeque<Vec<u8>>,
+    waiting: Waiting,
     /// Of both.
     bytes: usize,
+}
+
+/// Messages in their order, each found by its text: thousands may wait, and each that the old server tells is looked up.
+#[derive(Debug, Default)]
+struct Waiting {
+    order: BTreeMap<u64, Arc<[u8]>>,
+    places: BTreeMap<Arc<[u8]>, VecDeque<u64>>,
+    next: u64,
+}
+
+impl Waiting {
+    fn push(&mut self, frame: &[u8]) {
+        let frame: Arc<[u8]> = frame.into();
+        self.order.insert(self.next, Arc::clone(&frame));
+        self.places.entry(frame).or_default().push_back(self.next);
+        self.next += 1;
+    }
+
+    /// Takes the first one with this text out; whether there was one.
+    fn take(&mut self, frame: &[u8]) -> bool {
+        let Some(places) = self.places.get_mut(frame) else { return false };
+        let first = places.pop_front();
+        if places.is_empty() {
+            self.places.remove(frame);
+        }
+        first.is_some_and(|first| self.order.remove(&first).is_some())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Arc<[u8]>> {
+        self.order.values()
+    }
 }
 
 impl Handover {
     pub(super) fn begun(now: Time, kind: Kind) -> Box<Self> {
         let until = now.plus_ms(if kind == Kind::Shard { 0 } else { HANDOVER_LINGER_MS });
-        Box::new(Self { until, told: BTreeMap::new(), waiting: VecDeque::new(), bytes: 0 })
+        Box::new(Self { until, told: BTreeMap::new(), waiting: Waiting::default(), bytes: 0 })
     }
 
     /// Until when the old one stays at least.
@@ -54,7 +90,7 @@ impl Handover {
     }
 
     /// What the new one told, and waits until the old one has told it.
-    pub(super) fn waiting(&self) -> Vec<Vec<u8>> {
+    pub(super) fn waiting(&self) -> Vec<Arc<[u8]>> {
         self.waiting.iter().cloned().collect()
     }
 
@@ -71,8 +107,7 @@ impl Handover {
 
     /// The old one tells this, which the new one does as well, before or after.
     fn note_told(&mut self, frame: &[u8]) {
-        if let Some(at) = self.waiting.iter().position(|waiting| waiting == frame) {
-            self.waiting.remove(at);
+        if self.waiting.take(frame) {
             self.bytes -= frame.len();
         } else {
             *self.told.entry(frame.to_vec()).or_default() += 1;
@@ -82,7 +117,7 @@ impl Handover {
 
     /// The new one tells this, and the old one has not.
     fn keep(&mut self, frame: &[u8]) {
-        self.waiting.push_back(frame.to_vec());
+        self.waiting.push(frame);
         self.bytes += frame.len();
     }
 }
@@ -190,8 +225,8 @@ impl Engine {
         let topic = self.subscriptions.topic_mut(kind, name);
         let Some(handover) = topic.and_then(|topic| topic.handover.as_mut()) else { return false };
         let waiting = core::mem::take(&mut handover.waiting);
-        handover.bytes -= waiting.iter().map(Vec::len).sum::<usize>();
-        for frame in &waiting {
+        handover.bytes -= waiting.iter().map(|frame| frame.len()).sum::<usize>();
+        for frame in waiting.iter() {
             self.note_heard(now, frame);
             self.send_to_listeners(kind, name, frame);
         }
@@ -206,5 +241,28 @@ impl Engine {
         {
             topic.handover = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_found_by_its_text_and_goes_out_in_its_order() {
+        let mut handover = Handover::begun(Time::default(), Kind::Channel);
+        let texts = [b"a".as_slice(), b"b", b"a", b"c"];
+        texts.iter().for_each(|text| handover.keep(text));
+        let waiting = |handover: &Handover| handover.waiting().concat();
+        handover.note_told(b"a");
+        assert_eq!((waiting(&handover), handover.bytes), (b"bac".to_vec(), 3));
+        handover.note_told(b"x");
+        assert_eq!((waiting(&handover), handover.bytes), (b"bac".to_vec(), 4));
+        handover.note_told(b"a");
+        handover.note_told(b"a");
+        assert_eq!(waiting(&handover), b"bc");
+        assert!(handover.take_told(b"a") && handover.take_told(b"x"));
+        assert!(!handover.take_told(b"a"), "it was told once more often than it waited");
+        assert_eq!((handover.bytes, handover.waiting.places.len()), (2, 2));
     }
 }
