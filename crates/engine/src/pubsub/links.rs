@@ -325,7 +325,10 @@ impl Engine {
         let is_heard =
             |link: &&Link| matches!(link.state, LinkState::Held(_) | LinkState::Ending(_));
         let mut listeners: BTreeSet<ClientId> = BTreeSet::new();
-        for topic in self.subscriptions.topics.iter().flat_map(|topics| topics.values()) {
+        let is_lost =
+            |topic: &&Topic| topic.links.iter().any(|link| link.state.upstream() == Some(id));
+        let topics = self.subscriptions.topics.iter().flat_map(|topics| topics.values());
+        for topic in topics.filter(is_lost) {
             let heard = topic.links.iter().filter(is_heard);
             let (lost, left): (Vec<&Link>, Vec<&Link>) =
                 heard.partition(|link| link.state.upstream() == Some(id));
@@ -346,8 +349,9 @@ impl Engine {
     pub(crate) fn listening_lost(&mut self, id: UpstreamId) {
         let asked = self.subscriptions.asked.remove(&id).unwrap_or_default();
         let fences = self.subscriptions.fences.remove(&id).unwrap_or_default();
-        for topic in self.subscriptions.topics.iter_mut().flat_map(|topics| topics.values_mut()) {
-            let lost = |link: &Link| link.state.upstream() == Some(id);
+        let lost = |link: &Link| link.state.upstream() == Some(id);
+        let topics = self.subscriptions.topics.iter_mut().flat_map(|topics| topics.values_mut());
+        for topic in topics.filter(|topic| topic.links.iter().any(lost)) {
             let is_over = topic.is_over();
             topic.links.retain(|link| !(lost(link) && (link.ends || is_over)));
             topic

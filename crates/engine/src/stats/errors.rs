@@ -118,6 +118,8 @@ const BEGINNINGS: [(&str, Cause); 21] = [
     ("ERR respool: no connection of its own became free", Cause::Limit),
     ("ERR respool: with CLIENT TRACKING NOLOOP", Cause::Limit),
     ("ERR respool: clients listen to so many", Cause::Limit),
+    ("ERR respool: a client may listen to", Cause::Limit),
+    ("ERR respool: the replies of the nodes are too large", Cause::Limit),
     ("ERR respool: too m", Cause::Limit),
     ("ERR respool: this request is too large", Cause::Limit),
     (
@@ -236,6 +238,7 @@ mod tests {
             (reject::NOLOOP_MAX, Cause::Limit),
             (reject::SUBSCRIPTIONS_MAX, Cause::Limit),
             (reject::CLIENT_TOPICS_MAX, Cause::Limit),
+            (reject::TOO_LARGE_TO_MERGE, Cause::Limit),
             (reject::UNSENT_MAX, Cause::Limit),
             (reject::OWN_INSIDE_MAX, Cause::Limit),
             (reject::LOCAL_TOO_LARGE, Cause::Limit),

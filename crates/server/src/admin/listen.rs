@@ -18,14 +18,16 @@ use super::{App, BODY_BYTES_MAX, Refusal, router};
 use crate::run::StartError;
 use ::config::ListenAddress;
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, Request};
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::serve::{IncomingStream, Listener};
+use http_body::Body as _;
 use std::fs::Permissions;
+use std::future::poll_fn;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -263,12 +265,30 @@ pub(super) async fn whole(request: Request, next: Next) -> Response {
     let talk = Talk::of(&request).cloned();
     let (parts, body) = request.into_parts();
     // How long that may take is up to the connection, which is idle meanwhile.
-    let Ok(body) = to_bytes(body, BODY_BYTES_MAX).await else {
+    let Some(body) = read_body(body).await else {
         let text = format!("the body is longer than {BODY_BYTES_MAX} bytes, or did not come whole");
         return Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text).into_response();
     };
     let _begun = talk.as_ref().map(Talk::begin);
     next.run(Request::from_parts(parts, Body::from(body))).await
+}
+
+/// Bytes of a body that is too long which are read all the same. A peer that writes still when the connection is closed would see no answer.
+const DRAINED_BYTES_MAX: usize = 16 << 20;
+
+/// All of a body; `None`: it has more than [`BODY_BYTES_MAX`], or did not come whole.
+async fn read_body(mut body: Body) -> Option<Vec<u8>> {
+    let (mut bytes, mut read) = (Vec::new(), 0);
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let Ok(data) = frame.ok()?.into_data() else { continue };
+        read += data.len();
+        if read <= BODY_BYTES_MAX {
+            bytes.extend_from_slice(&data);
+        } else if read > DRAINED_BYTES_MAX {
+            return None;
+        }
+    }
+    (read <= BODY_BYTES_MAX).then_some(bytes)
 }
 
 /// All connections.

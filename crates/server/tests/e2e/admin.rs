@@ -580,8 +580,8 @@ fn wrong_requests_and_many_connections_do_no_harm() {
     let looked = Looked::start();
     assert_eq!(looked.get("/nothing").0, 404);
     assert_eq!(looked.post("/clients").0, 405);
-    // Little beyond the bound, so that all of it is sent before the refusal closes the connection.
-    let large = json!({"password": "x".repeat(1 << 20)});
+    // Far beyond the bound: all of it is read before the refusal closes the connection.
+    let large = json!({"password": "x".repeat(8 << 20)});
     assert_eq!(looked.patch("/config", &large).0, 413);
     let address = looked.base.trim_start_matches("http://").to_owned();
     // More than are served at once, and each says nothing or nonsense.
