@@ -352,33 +352,34 @@ impl Engine {
         args[1] = &cursor;
         let mut bytes = Vec::new();
         encode::request(&mut bytes, &args);
-        self.ask_before_page(now, wish, node);
+        let asked = self.ask_before_page(now, wish, node);
         let part = Part { node, from: 0, to: 0 };
-        let how = How::Scan { place, nodes };
+        let how = How::Scan { place, nodes, asked };
         self.send_parts(now, wish, Lane::Shared, how, &[part], &Body::Same(&bytes))
     }
 
     /// No node says MOVED to a SCAN, so an iteration would not notice keys that went from a node that it has before it to one that it has
     /// behind it. The node that lost them knows: each page comes behind its own word of who owns what and of what it gives away
     /// just now (`merge::scan`). Pages that leave in one batch stand behind one question, and beyond [`PAGE_QUESTIONS_MAX`] that are not answered they
-    /// stand behind the last one: each answer costs as much as the table is large.
-    fn ask_before_page(&mut self, now: Time, wish: &Wish<'_>, node: NodeId) {
-        let Some(client) = self.clients.get(wish.id) else { return };
+    /// stand behind the last one: each answer costs as much as the table is large. Returns false for such a page: slots may have begun to move since.
+    fn ask_before_page(&mut self, now: Time, wish: &Wish<'_>, node: NodeId) -> bool {
+        let Some(client) = self.clients.get(wish.id) else { return true };
         let key = client.key_to(node, Lane::Shared);
         let in_cluster = |node: &crate::node::Node| self.router.is_cluster(node.pool);
         if !self.nodes.get(node).is_some_and(in_cluster) {
-            return;
+            return true;
         }
-        let Availability::Ready(id) = self.upstream_for(now, key, wish.id) else { return };
-        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let Availability::Ready(id) = self.upstream_for(now, key, wish.id) else { return true };
+        let Some(upstream) = self.upstreams.get_mut(id) else { return true };
         let in_batch =
             upstream.paged.begins_at.is_some_and(|begin| begin >= upstream.out.untouched_from());
         if in_batch || upstream.paged.open >= PAGE_QUESTIONS_MAX {
-            return;
+            return in_batch;
         }
         upstream.paged.begins_at = Some(upstream.out.position());
         self.write_topology_question(now, id);
         self.say_own(now, id, OwnCommand::Nodes, &[b"CLUSTER", b"NODES"]);
+        true
     }
 
     /// Splits a request by the places of its keys.
@@ -688,11 +689,12 @@ impl Engine {
     }
 
     /// How the servers are while the node of this index gives a page of SCAN.
-    fn seen_of_page(&mut self, index: usize) -> scan::Seen {
+    fn seen_of_page(&mut self, index: usize, asked: bool) -> scan::Seen {
         let pages = self.pages();
         let (node, mark) = (pages.nodes.get(index).copied(), pages.mark);
         let node = node.and_then(|node| self.nodes.get(node));
-        scan::Seen { mark, gives: node.is_some_and(|node| node.gives) }
+        // A node that nobody asked may give slots away: then the iteration goes over all of them once more.
+        scan::Seen { mark, gives: !asked || node.is_some_and(|node| node.gives) }
     }
 
     pub(crate) fn finish_merge(&mut self, now: Time, id: crate::ids::MergeId) {
@@ -700,7 +702,7 @@ impl Engine {
             return;
         }
         let page_of = self.merges.get(id).and_then(Merge::page_of);
-        let seen = page_of.map(|index| self.seen_of_page(index));
+        let seen = page_of.map(|(index, asked)| self.seen_of_page(index, asked));
         let Some(merge) = self.remove_merge(id) else { return };
         if let Some(ticket) = merge.info_ticket() {
             let summary = Summary::of(&merge.replies());

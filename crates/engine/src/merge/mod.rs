@@ -49,6 +49,8 @@ pub enum How {
         place: Place,
         /// Number of nodes.
         nodes: usize,
+        /// The question for the table stands right before it.
+        asked: bool,
     },
     /// INFO of all primaries, for the question of this number (`local/info/servers`).
     Info {
@@ -234,10 +236,10 @@ impl Merge {
         replies
     }
 
-    /// Which of the nodes gives the page of SCAN that this is; `None`: it is none.
-    pub fn page_of(&self) -> Option<usize> {
+    /// Which of the nodes gives the page of SCAN that this is, and whether the question for the table stands right before it; `None`: it is none.
+    pub fn page_of(&self) -> Option<(usize, bool)> {
         match self.how {
-            How::Scan { place, .. } => Some(place.index),
+            How::Scan { place, asked, .. } => Some((place.index, asked)),
             _ => None,
         }
     }
@@ -288,7 +290,7 @@ impl Merge {
             How::All(Gather::AnyOfSome) => self.any(out, &replies),
             // They were not what they should be, and not an error either.
             How::Elements { .. } | How::Info { .. } | How::All(Gather::InOrder) => None,
-            How::Scan { place, nodes } => {
+            How::Scan { place, nodes, .. } => {
                 seen.and_then(|seen| page(out, replies[0], *place, *nodes, seen))
             }
         };
@@ -618,6 +620,7 @@ mod tests {
         let how = || How::Scan {
             place: Place { mark: 7, index: 0, cursor: 0, pass: scan::Pass::First },
             nodes: 1,
+            asked: true,
         };
         let keys = "*1\r\n$1\r\nk\r\n";
         let long = alloc::format!("*2\r\n*300000\r\n{}{keys}", ":1\r\n".repeat(300_000));
@@ -694,7 +697,7 @@ mod tests {
     #[test]
     fn a_page_of_scan_gets_our_cursor() {
         let place = Place { index: 0, cursor: 0, pass: scan::Pass::First, mark: 7 };
-        let how = |nodes| How::Scan { place, nodes };
+        let how = |nodes| How::Scan { place, nodes, asked: true };
         let page = "*2\r\n$1\r\n0\r\n*1\r\n$1\r\nk\r\n";
         assert_eq!(merged(how(1), &[page]), page);
         let next = scan::next(place, 2, 0, false).unwrap().to_string();
@@ -702,7 +705,7 @@ mod tests {
             merged(how(2), &[page]),
             page.replace("$1\r\n0", &alloc::format!("${}\r\n{next}", next.len()))
         );
-        let moved = How::Scan { place: Place { mark: 8, ..place }, nodes: 1 };
+        let moved = How::Scan { place: Place { mark: 8, ..place }, nodes: 1, asked: true };
         assert!(merged(moved, &[page]).starts_with("*2\r\n$1\r\n7\r\n"), "begins again");
     }
 

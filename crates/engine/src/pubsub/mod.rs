@@ -300,7 +300,7 @@ impl Subscriptions {
     /// Bytes of the names of topics, for each client that listens, and of the topics.
     pub(crate) fn bytes(&self) -> usize {
         let bytes = self.bytes + self.ends_bytes + self.len() * TOPIC_BYTES;
-        bytes.saturating_sub(self.gone.topics() * TOPIC_BYTES)
+        bytes.saturating_sub(self.gone.topics().min(self.len()) * TOPIC_BYTES)
     }
 
     fn push_end(&mut self, id: UpstreamId, asked: Asked) {

@@ -106,7 +106,7 @@ pub enum Cause {
 pub const CAUSES: usize = Cause::ALL.len();
 
 /// How texts of the proxy begin, and what they are about; the first that fits. What begins otherwise is a mistake in the request.
-const BEGINNINGS: [(&str, Cause); 21] = [
+const BEGINNINGS: [(&str, Cause); 23] = [
     ("ERR respool: upstream ", Cause::Upstream),
     ("ERR respool: the operator ", Cause::Refused),
     ("READONLY ", Cause::Refused),
