@@ -173,6 +173,9 @@ pub struct LearnedCommand {
     pub flags: Flags,
     /// What respool does with it, as far as flags can tell.
     pub class: Class,
+    /// True if it, or one of its subcommands, has to do with the connection that it comes over (category `@connection`, flag `pubsub`): nobody else gets
+    /// that connection afterwards.
+    pub changes_connection: bool,
     /// True if it has subcommands, so that the server looks its second word up.
     pub is_container: bool,
     /// The key positions as the server gives them.
@@ -191,8 +194,8 @@ pub struct KeyPositions {
 }
 
 impl LearnedCommand {
-    /// One entry of the reply: `[name, arity, [flag …], first, last, step, …]`, with the entries of the subcommands as
-    /// number 9 from Redis 7.0 on, which are returned beside it.
+    /// One entry of the reply: `[name, arity, [flag …], first, last, step, …]`, with the categories as number 6 from Redis 6.0 on and the entries of the
+    /// subcommands as number 9 from Redis 7.0 on, which are returned beside it.
     fn from_entry<'v, 'a>(entry: &'v Value<'a>) -> Option<(Self, &'v [Value<'a>])> {
         let fields = entry.as_list()?;
         let number = |index: usize| match fields.get(index)? {
@@ -203,11 +206,13 @@ impl LearnedCommand {
         let name = name.filter(|name| (1..=ENTRY_NAME_BYTES_MAX).contains(&name.len()))?;
         let flags = flag_set(fields.get(2)?)?;
         let subcommands = fields.get(SUBCOMMANDS).and_then(Value::as_list).unwrap_or(&[]);
+        let all = || subcommands.iter().chain([entry]);
         let command = Self {
             name: name.to_ascii_lowercase().into(),
             arity: i16::try_from(number(1)?).ok()?,
             flags,
-            class: class_of(subcommands.iter().filter_map(flags_of_entry).fold(flags, Flags::with)),
+            class: class_of(all().filter_map(flags_of_entry).fold(flags, Flags::with)),
+            changes_connection: all().any(is_about_connection),
             is_container: !subcommands.is_empty(),
             keys: KeyPositions {
                 first: u16::try_from(number(3)?).ok()?,
@@ -250,6 +255,14 @@ fn flags_of_entry(entry: &Value<'_>) -> Option<Flags> {
     flag_set(entry.as_list()?.get(2)?)
 }
 
+/// Whether the command of this entry has to do with the connection that it comes over.
+fn is_about_connection(entry: &Value<'_>) -> bool {
+    let categories =
+        entry.as_list().and_then(|fields| fields.get(CATEGORIES)?.as_list()).unwrap_or(&[]);
+    flags_of_entry(entry).is_some_and(|flags| flags.has(Flags::PUBSUB))
+        || categories.iter().any(|word| word.as_text().is_some_and(|word| word == b"@connection"))
+}
+
 /// A list of words (simple strings, in RESP3 a set) as flags.
 fn flag_set(words: &Value<'_>) -> Option<Flags> {
     let known = words.as_list()?.iter().filter_map(|word| Flags::from_word(word.as_text()?));
@@ -262,6 +275,9 @@ pub const LEARNED_COUNT_MAX: usize = 4096;
 
 /// The longest name of an entry: `container|subcommand`.
 const ENTRY_NAME_BYTES_MAX: usize = 2 * NAME_BYTES_MAX + 1;
+
+/// Where the ACL categories stand in an entry.
+const CATEGORIES: usize = 6;
 
 /// Where the subcommands stand in an entry.
 const SUBCOMMANDS: usize = 9;
@@ -312,6 +328,26 @@ mod tests {
         let plain = entry("m.c", -2, &[], [0, 0, 0]).replacen("*6", "*10", 1);
         let learned = learn(&[format!("{plain}*0\r\n*0\r\n*0\r\n*1\r\n{sub}")]);
         assert_eq!(learned.lookup(b"m.c").unwrap().class, Class::Leased);
+    }
+
+    #[test]
+    fn what_is_about_the_connection_goes_apart_alone_and_in_a_container() {
+        let about = |name: &str, category: &str| {
+            let entry = entry(name, -1, &["fast"], [0, 0, 0]).replacen("*6", "*7", 1);
+            format!("{entry}*2\r\n+@fast\r\n+{category}\r\n")
+        };
+        let listen = entry("m.listen", -2, &["pubsub"], [0, 0, 0]);
+        let learned = learn(&[
+            about("m.mode", "@connection"),
+            about("m.other", "@slow"),
+            listen,
+            container("m.box", &[about("m.box|mode", "@connection")]),
+            container("m.plain", &[about("m.plain|get", "@read")]),
+        ]);
+        let apart = |name: &[u8]| learned.lookup(name).unwrap().changes_connection;
+        assert!(apart(b"m.mode") && apart(b"m.listen") && apart(b"m.box"));
+        assert!(!apart(b"m.other") && !apart(b"m.plain"));
+        assert!(learned.lookup_sub(b"m.box", b"mode").unwrap().changes_connection);
     }
 
     /// A container's entry with these subcommands.

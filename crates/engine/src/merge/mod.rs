@@ -490,9 +490,9 @@ fn items(reply: &[u8]) -> Option<Vec<&[u8]>> {
 /// Length of the element at the begin: a bulk string by its header, anything else by the scanner.
 fn element_len(bytes: &[u8]) -> Option<usize> {
     if let Some(rest) = bytes.strip_prefix(b"$") {
-        let digits = rest.iter().position(|byte| *byte == b'\r')?;
-        let head = digits + 3;
-        return match resp::number::parse_i64(&rest[..digits])? {
+        let (len, line_bytes) = number_line(rest)?;
+        let head = 1 + line_bytes;
+        return match len {
             -1 => Some(head),
             len => {
                 let whole = head + usize::try_from(len).ok()? + 2;
@@ -509,14 +509,30 @@ fn element_len(bytes: &[u8]) -> Option<usize> {
 /// Number of elements and what follows the header; a map has two elements a pair.
 fn header(reply: &[u8]) -> Option<(usize, &[u8])> {
     let (sign, rest) = reply.split_first()?;
-    let end = rest.iter().position(|byte| *byte == b'\r')?;
-    let count = usize::try_from(resp::number::parse_i64(&rest[..end])?).ok()?;
+    let (count, line_bytes) = number_line(rest)?;
+    let count = usize::try_from(count).ok()?;
     let count = match sign {
         b'*' | b'~' => count,
         b'%' => count.checked_mul(2)?,
         _ => return None,
     };
-    Some((count, rest.get(end + 2..)?))
+    Some((count, rest.get(line_bytes..)?))
+}
+
+/// The number that a line consists of, and the bytes of the line with its end.
+#[inline]
+fn number_line(bytes: &[u8]) -> Option<(i64, usize)> {
+    match *bytes {
+        // Nearly all lines are so short.
+        [one @ b'0'..=b'9', b'\r', ..] => Some((i64::from(one - b'0'), 3)),
+        [ten @ b'1'..=b'9', one @ b'0'..=b'9', b'\r', ..] => {
+            Some((i64::from(ten - b'0') * 10 + i64::from(one - b'0'), 4))
+        }
+        _ => {
+            let end = bytes.iter().position(|byte| *byte == b'\r')?;
+            Some((resp::number::parse_i64(&bytes[..end])?, end + 2))
+        }
+    }
 }
 
 /// Elements of all parts behind one header of the first part's kind.

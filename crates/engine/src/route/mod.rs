@@ -13,7 +13,7 @@ pub mod shard;
 pub mod slot;
 
 use crate::command::waits::{Waits, waits};
-use crate::command::{self, Class, CommandId, Learned, ids, word};
+use crate::command::{self, Class, CommandId, Learned, LearnedCommand, ids, word};
 use crate::local::slowlog;
 
 /// A command as far as the tables know it.
@@ -52,8 +52,8 @@ pub enum Way {
     /// As far as is known no server has this command, or this subcommand: it goes nowhere before servers were asked for
     /// it (see `unknown`).
     Unknown,
-    /// No server told its commands: over a connection of the client's own that is closed behind the reply, whatever the
-    /// server takes the name for (see `unknown`).
+    /// No server told its commands, or only servers know it and it has to do with the connection: over a connection of the client's own that is closed
+    /// behind the reply, whatever the server takes the name for (see `unknown`).
     Apart,
     /// A line of HTTP: a browser was made to speak to us. The client is closed without a word, as Redis does
     /// (`securityWarningCommand`); given on, the server would close the shared connection.
@@ -132,9 +132,9 @@ fn way_beside_table(name: &[u8], sub: Option<&[u8]>, learned: Option<&Learned>) 
         (None, _) => Way::Unknown,
         (Some(row), Some(sub)) if row.is_container => {
             let is_known = command::may_be_name(sub) && learned.lookup_sub(name, sub).is_some();
-            if is_known { way_of(row.class, false) } else { Way::Unknown }
+            if is_known { way_of_learned(row) } else { Way::Unknown }
         }
-        (Some(row), _) => way_of(row.class, false),
+        (Some(row), _) => way_of_learned(row),
     }
 }
 
@@ -150,9 +150,14 @@ fn way_of_sub(container: CommandId, sub: &[u8], learned: Option<&Learned>) -> Wa
         (_, Some(learned)) => match learned.lookup_sub(container.name().as_bytes(), sub) {
             None => Way::Unknown,
             Some(_) if class == Class::Leased => Way::Leased,
-            Some(row) => way_of(row.class, false),
+            Some(row) => way_of_learned(row),
         },
     }
+}
+
+/// The way of a command that only servers know.
+fn way_of_learned(row: &LearnedCommand) -> Way {
+    if row.changes_connection { Way::Apart } else { way_of(row.class, false) }
 }
 
 fn way_of(class: Class, blocks: bool) -> Way {
@@ -237,6 +242,15 @@ mod tests {
     const MODULE: &str = "*2\r\n*6\r\n$5\r\nm.get\r\n:-1\r\n*0\r\n:0\r\n:0\r\n:0\r\n\
         *10\r\n$3\r\nm.c\r\n:-2\r\n*0\r\n:0\r\n:0\r\n:0\r\n*0\r\n*0\r\n*0\r\n\
         *1\r\n*6\r\n$6\r\nm.c|go\r\n:2\r\n*0\r\n:0\r\n:0\r\n:0\r\n";
+
+    #[test]
+    fn what_a_server_says_is_about_the_connection_goes_apart() {
+        let mode =
+            "*1\r\n*7\r\n$6\r\nm.mode\r\n:-1\r\n*0\r\n:0\r\n:0\r\n:0\r\n*1\r\n+@connection\r\n";
+        let args: [&[u8]; 2] = [b"M.MODE", b"a"];
+        let way = classify(args.len(), |n| args[n], Some(&learned(mode))).way;
+        assert_eq!(way, Way::Apart);
+    }
 
     /// Every byte at every place of every name: over a shared connection goes what the tables have by its whole name, and nothing else.
     #[test]
