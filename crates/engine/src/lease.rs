@@ -50,6 +50,8 @@ pub struct Lease {
     pub(crate) state: State,
     /// The connection is not as it was taken (another database): it is closed and not given back.
     pub(crate) unclean: bool,
+    /// The server has taken MULTI.
+    pub(crate) queues: bool,
     /// Requests of the client that were sent over it.
     pub(crate) sent: u32,
     /// It ends a transaction that depended on watched keys.
@@ -89,6 +91,7 @@ impl Lease {
             place: None,
             state,
             unclean: false,
+            queues: false,
             sent: 0,
             watched: false,
             db_after: None,
@@ -109,6 +112,7 @@ impl Lease {
             upstream: _,
             place: _,
             unclean: _,
+            queues: _,
             sent: _,
             watched: _,
             db_after: _,

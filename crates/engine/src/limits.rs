@@ -440,7 +440,7 @@ pub const RECENT_MS: u64 = 1_000;
 /// So many messages of all topics of a worker are known then.
 pub const RECENT_MAX: usize = 8_192;
 
-/// Messages of a topic that one server has told and the other has not, while it goes from one to the other, in bytes. At the bound those that
+/// Messages of a topic that one server has told and the other has not, while it goes from one to the other, in bytes with their records. At the bound those that
 /// wait go out at once, and one of them may come twice.
 pub const HANDOVER_BYTES_MAX: usize = 1 << 20;
 

@@ -14,7 +14,7 @@
 use crate::bigkeys::BigKeys;
 use crate::client::{Client, Sizes};
 use crate::command::CommandId;
-use crate::command::ids::{DISCARD, EXEC, UNWATCH};
+use crate::command::ids::{DISCARD, EXEC, MULTI, UNWATCH};
 use crate::defect::is_protocol_error;
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId, UpstreamId};
@@ -346,8 +346,8 @@ impl Engine {
             }
             Owner::Own(_) => return (0, false),
         };
-        if begins && matches!(run.command, Some(EXEC | DISCARD | UNWATCH)) {
-            self.end_answered(now, client, run.command, input);
+        if begins && matches!(run.command, Some(MULTI | EXEC | DISCARD | UNWATCH)) {
+            self.end_answered(now, (client, seq), run.command, input);
         }
         if completes {
             self.complete_exec(now, client, seq, silent, &input[..bytes]);

@@ -396,17 +396,43 @@ impl Engine {
         lease.db_after = selected.or(lease.db_after);
     }
 
+    /// The server's answer to MULTI begins. A server that refuses it does what stands behind it as it comes, as for a client that asks it directly, and there is
+    /// no transaction. Replies to what is under way by then would go out as they are, and its writes to no mirror: where those are changed, or there
+    /// are mirrors, the client is closed.
+    fn multi_answered(&mut self, id: ClientId, seq: u32, is_refused: bool) {
+        let is_rewritten = self.changes_requests() || self.has_mirrors();
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let has_more = client.places.next() != seq.wrapping_add(1);
+        let Some(lease) = &mut client.lease else { return };
+        if !is_refused {
+            lease.queues = true;
+        }
+        // An error behind that is about a MULTI inside of MULTI.
+        if lease.queues {
+            return;
+        }
+        lease.unclean = true;
+        lease.state = State::Ending;
+        self.account_rest(id);
+        if is_rewritten && has_more {
+            self.evict(id, "its server refused MULTI and does what stands behind it as it comes");
+        }
+    }
+
     /// The server's answer to what ends a transaction or a watch begins: EXEC with an array was done. A server that refuses the command, as one that knows
     /// it by another name or not for this user, may still watch keys or queue commands: nobody else gets that connection.
     pub(crate) fn end_answered(
         &mut self,
         now: Time,
-        id: ClientId,
+        (id, seq): (ClientId, u32),
         command: Option<CommandId>,
         reply: &[u8],
     ) {
         let lease = self.clients.get_mut(id).and_then(|client| client.lease.as_mut());
         let Some(lease) = lease else { return };
+        if command == Some(ids::MULTI) {
+            return self.multi_answered(id, seq, reply.starts_with(b"-"));
+        }
         lease.unclean |= reply.starts_with(b"-") && !reply.starts_with(b"-EXECABORT ");
         if command == Some(ids::EXEC) {
             lease.done = reply.starts_with(b"*") && !reply.starts_with(b"*-");
@@ -510,6 +536,10 @@ impl Engine {
     /// MULTI and what was kept, to the node that is known now.
     pub(crate) fn begin_at(&mut self, now: Time, id: ClientId, upstream: UpstreamId) {
         self.say_own(now, upstream, OwnCommand::Multi, &[b"MULTI"]);
+        if let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.as_mut()) {
+            // If it is refused the connection is lost, and the lease with it.
+            lease.queues = true;
+        }
         let Some(State::Queueing(queueing)) = self.lease_state(id) else { return };
         let frames: Vec<Vec<u8>> = queueing.unsent.iter().map(|(_, frame)| frame.clone()).collect();
         for frame in frames {

@@ -22,6 +22,7 @@
 //! Invariant: messages wait only while a link of the topic ends.
 
 use super::{Kind, Link, LinkState, Name, Topic};
+use crate::account::kept_bytes;
 use crate::engine::Engine;
 use crate::limits::{HANDOVER_BYTES_MAX, HANDOVER_LINGER_MS, HANDOVER_PART};
 use crate::time::Time;
@@ -39,8 +40,13 @@ pub(super) struct Handover {
     told: BTreeMap<Vec<u8>, u32>,
     /// What the new one told and the old one has not.
     waiting: Waiting,
-    /// Of both.
+    /// What both take, by [`held_bytes`].
     bytes: usize,
+}
+
+/// What a message takes that is kept here: its text, and the records that find it by its text and by its place.
+fn held_bytes(frame: &[u8]) -> usize {
+    kept_bytes::<[(u64, Arc<[u8]>); 3]>(frame.len()) + size_of::<VecDeque<u64>>()
 }
 
 /// Messages in their order, each found by its text: thousands may wait, and each that the old server tells is looked up.
@@ -101,24 +107,24 @@ impl Handover {
         if *count == 0 {
             self.told.remove(frame);
         }
-        self.bytes -= frame.len();
+        self.bytes -= held_bytes(frame);
         true
     }
 
     /// The old one tells this, which the new one does as well, before or after.
     fn note_told(&mut self, frame: &[u8]) {
         if self.waiting.take(frame) {
-            self.bytes -= frame.len();
+            self.bytes -= held_bytes(frame);
         } else {
             *self.told.entry(frame.to_vec()).or_default() += 1;
-            self.bytes += frame.len();
+            self.bytes += held_bytes(frame);
         }
     }
 
     /// The new one tells this, and the old one has not.
     fn keep(&mut self, frame: &[u8]) {
         self.waiting.push(frame);
-        self.bytes += frame.len();
+        self.bytes += held_bytes(frame);
     }
 }
 
@@ -225,7 +231,7 @@ impl Engine {
         let topic = self.subscriptions.topic_mut(kind, name);
         let Some(handover) = topic.and_then(|topic| topic.handover.as_mut()) else { return false };
         let waiting = core::mem::take(&mut handover.waiting);
-        handover.bytes -= waiting.iter().map(|frame| frame.len()).sum::<usize>();
+        handover.bytes -= waiting.iter().map(|frame| held_bytes(frame)).sum::<usize>();
         for frame in waiting.iter() {
             self.note_heard(now, frame);
             self.send_to_listeners(kind, name, frame);
@@ -255,14 +261,16 @@ mod tests {
         texts.iter().for_each(|text| handover.keep(text));
         let waiting = |handover: &Handover| handover.waiting().concat();
         handover.note_told(b"a");
-        assert_eq!((waiting(&handover), handover.bytes), (b"bac".to_vec(), 3));
+        let each = held_bytes(b"a");
+        assert_eq!((waiting(&handover), handover.bytes), (b"bac".to_vec(), 3 * each));
         handover.note_told(b"x");
-        assert_eq!((waiting(&handover), handover.bytes), (b"bac".to_vec(), 4));
+        assert!(each > 200, "a short message takes much more than its text");
+        assert_eq!((waiting(&handover), handover.bytes), (b"bac".to_vec(), 4 * each));
         handover.note_told(b"a");
         handover.note_told(b"a");
         assert_eq!(waiting(&handover), b"bc");
         assert!(handover.take_told(b"a") && handover.take_told(b"x"));
         assert!(!handover.take_told(b"a"), "it was told once more often than it waited");
-        assert_eq!((handover.bytes, handover.waiting.places.len()), (2, 2));
+        assert_eq!((handover.bytes, handover.waiting.places.len()), (2 * each, 2));
     }
 }

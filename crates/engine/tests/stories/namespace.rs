@@ -320,3 +320,19 @@ fn with_another_namespace_clients_begin_anew() {
     story.client("c").says("GET k");
     story.server().gets("GET k");
 }
+
+// What stands behind it is done as it comes, and its replies would go out with the names of the server.
+#[test]
+fn who_has_sent_more_than_a_multi_that_is_refused_is_closed() {
+    let refused = "-NOPERM this user has no permissions to run the 'multi' command";
+    let keys = "*1\r\n$3\r\nt:k\r\n";
+    let mut story = story();
+    story.client("a").says(["MULTI", "KEYS *"]);
+    story.conn(1).gets(["MULTI", "KEYS t:*"]).answers([refused, keys]);
+    story.client("a").is_closed();
+    story.client("b").says("MULTI");
+    story.conn(2).gets("MULTI").answers(refused).is_closed();
+    story.client("b").gets(refused).says("KEYS *");
+    story.conn(3).gets("KEYS t:*").answers(keys);
+    story.client("b").gets("*1\r\n$1\r\nk\r\n").is_open();
+}

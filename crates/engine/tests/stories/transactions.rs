@@ -517,3 +517,34 @@ fn a_server_that_refuses_to_end_it_keeps_the_connection_from_others() {
         story.client("a").gets(error).is_open();
     }
 }
+
+// As a client that asks the server directly: what stands behind MULTI is done as it comes, and there is no transaction.
+#[test]
+fn a_server_that_refuses_to_begin_it_does_what_comes_and_keeps_the_connection_from_others() {
+    let refused = "-NOPERM this user has no permissions to run the 'multi' command";
+    let mut story = Story::new();
+    story.client("a").says(["MULTI", "SET k 1"]);
+    story.conn(1).gets(["MULTI", "SET k 1"]).answers([refused, "+OK"]).is_closed();
+    story.client("a").gets([refused, "+OK"]);
+    story.client("a").says(["WATCH k", "EXEC"]);
+    story.conn(2).gets("WATCH k").answers("+OK");
+    story.client("a").gets(["+OK", "-ERR EXEC without MULTI"]).is_open();
+}
+
+#[test]
+fn a_multi_inside_of_a_transaction_does_not_end_it() {
+    let nested = "-ERR MULTI calls can not be nested";
+    let mut story = Story::new();
+    story.client("a").says(["MULTI", "MULTI", "GET a4"]);
+    story.conn(1).gets(["MULTI", "MULTI", "GET a4"]).answers(["+OK", nested, QUEUED]);
+    story.client("a").says("EXEC").gets(["+OK", nested, QUEUED]);
+    story.conn(1).gets("EXEC").answers("*0\r\n").is_open();
+
+    let mut story = Story::warm_cluster();
+    story.client("a").says(["MULTI", "GET a4"]);
+    story.node_conn("n1", 2).gets(["MULTI", "GET a4"]).answers(["+OK", QUEUED]);
+    story.client("a").says("MULTI").gets(["+OK", QUEUED]);
+    story.node_conn("n1", 2).gets("MULTI").answers(nested);
+    story.client("a").says("EXEC").gets(nested);
+    story.node_conn("n1", 2).gets("EXEC").answers("*0\r\n").is_open();
+}
