@@ -106,6 +106,7 @@ impl Engine {
         upstream_id: crate::UpstreamId,
     ) {
         self.write_leased(now, wish.id, upstream_id, wish.frame, wish.row, wish.silent);
+        self.note_awaited(wish.id, wish.frame);
         self.expect_late(now, upstream_id, wish.row, wish.args);
         if let Some(client) = self.clients.get_mut(wish.id) {
             client.hold = Hold::Drained;

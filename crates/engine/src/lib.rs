@@ -37,6 +37,7 @@ extern crate std;
 pub mod account;
 pub mod acl;
 pub mod address_map;
+mod awaited;
 mod backlog;
 mod behind;
 pub mod bigkeys;

@@ -233,7 +233,7 @@ impl Engine {
         is_told && user.rules().check(Called::Row(row), head.iter().copied(), false).is_ok()
     }
 
-    /// Other users, or other rules for them: who is not there any more goes, and who listens to what it may not any more.
+    /// Other users, or other rules for them: who is not there any more goes, and who listens to what it may not any more, or waits for that.
     pub(crate) fn change_users(&mut self, old: &Arc<Users>) {
         if Arc::ptr_eq(old, &self.settings.users) {
             return;
@@ -260,6 +260,8 @@ impl Engine {
             }
             if self.listens_in_vain(id, before, after) {
                 self.close_client(id, Some("its user may not listen to these channels any more"));
+            } else if self.awaits_in_vain(id) {
+                self.close_client(id, Some("its user may not do any more what it waits for"));
             }
         }
     }

@@ -98,6 +98,7 @@ impl Engine {
                 self.note_stream(id, upstream, known.id, &head);
                 self.note_unkept(now, known.id, &head);
                 self.start_stream(now, id, upstream, known.id, begin);
+                self.note_sending(id, &shown);
                 if let Some(mut line) = line {
                     line.end_open();
                     self.show(now, &shown, &line);
@@ -453,6 +454,7 @@ impl Engine {
         };
         let (finished, missing) = (whole.is_some(), client.scanner.missing());
         if finished {
+            client.awaited = None;
             client.hold = if client.places.open() > 0 { Hold::Drained } else { Hold::No };
         }
         if let Hold::Streaming(upstream_id) = hold {

@@ -221,6 +221,7 @@ impl Engine {
             lease::Way::Down(error) => self.refuse_leased(now, wish, node, &error),
             lease::Way::Ready(upstream) => {
                 self.write_leased(now, wish.id, upstream, wish.frame, wish.row, wish.silent);
+                self.note_awaited(wish.id, wish.frame);
                 if let Some(client) = self.clients.get_mut(wish.id) {
                     client.hold = Hold::Drained;
                 }

@@ -17,6 +17,7 @@ pub(crate) mod late;
 pub mod places;
 
 use crate::account::Charge;
+use crate::awaited::Awaited;
 use crate::command::CommandId;
 use crate::ids::UpstreamId;
 use crate::lease::Lease;
@@ -251,6 +252,8 @@ pub struct Client {
     pub(crate) granted: usize,
     /// Its connection ends in front of this place (see `server_loss`).
     pub(crate) lost_at: Option<u32>,
+    /// The request that it waits for, if that may take long.
+    pub(crate) awaited: Option<Box<Awaited>>,
     /// When the driver last reported that some of its output was sent.
     pub(crate) taken_at: Time,
     /// The last span of counting in which it sent something (see `Engine::end_epoch`).
@@ -298,6 +301,7 @@ impl Client {
             charge: Charge::default(),
             granted: 0,
             lost_at: None,
+            awaited: None,
             taken_at: now,
             epoch: 0,
             opened_at: now,
@@ -385,6 +389,7 @@ impl Client {
             identity,
             lease,
             tracking,
+            awaited,
             // In `flow_bytes`.
             tail: _,
             out: _,
@@ -428,6 +433,7 @@ impl Client {
         identity.held_bytes()
             + lease.as_ref().map_or(0, |lease| lease.held_bytes())
             + tracking.as_ref().map_or(0, |tracking| tracking.held_bytes())
+            + awaited.as_ref().map_or(0, |awaited| awaited.held_bytes())
     }
 
     /// How many of its places are owed a reply before it may be closed.

@@ -146,6 +146,83 @@ fn a_change_of_rules_holds_at_once_and_who_is_gone_is_closed() {
     story.server().gets(["GET any", "RANDOMKEY"]);
 }
 
+/// Other rules for the user `w`.
+fn change(story: &mut Story, words: &[&str]) {
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    story.reconfigures(|settings| {
+        let mut users = Users::clone(&settings.users);
+        users.set(b"w", &words).expect("rules");
+        settings.users = users.into();
+    });
+}
+
+// A server judges a blocking command again when something has come (Redis 7.2).
+#[test]
+fn who_waits_for_what_it_may_not_any_more_is_closed() {
+    for (left, command) in [
+        (&["resetkeys", "~app:m"][..], "BLPOP app:l 0"),
+        (&["-xread"], "XREAD BLOCK 0 STREAMS app:l $"),
+    ] {
+        let mut story = story(&[WRITER]);
+        story.client("a").says("AUTH w x").gets("+OK").says(command);
+        story.conn(2).gets(command);
+        story.client("b").says("AUTH w x").gets("+OK").says("BLPOP app:m 0");
+        story.conn(3).gets("BLPOP app:m 0");
+        change(&mut story, left);
+        story.client("a").is_closed();
+        story.conn(2).is_closed();
+        story.conn(3).answers("*2\r\n$5\r\napp:m\r\n$1\r\n1\r\n");
+        story.client("b").gets("*2\r\n$5\r\napp:m\r\n$1\r\n1\r\n").is_open();
+    }
+}
+
+#[test]
+fn what_was_waited_for_and_has_come_closes_nobody() {
+    let mut story = story(&[WRITER]);
+    story.client("a").says("AUTH w x").gets("+OK").says("BLPOP app:l 0");
+    story.conn(2).gets("BLPOP app:l 0").answers("*-1\r\n");
+    story.client("a").gets("*-1\r\n").says("GET app:1");
+    story.conn(1).gets("GET app:1");
+    change(&mut story, &["-blpop"]);
+    story.conn(1).answers("nil");
+    story.client("a").gets("nil").is_open();
+}
+
+#[test]
+fn who_sends_what_it_may_not_any_more_is_closed_before_it_is_whole() {
+    let set = large_set("app:big", 4 << 20);
+    let append = [&b"*3\r\n$6\r\nAPPEND\r\n"[..], &set[13..]].concat();
+    for (user, whole) in
+        [(WRITER, &append), ("w on nopass ~* &* +@all", &append), ("w on nopass ~* &* +@all", &set)]
+    {
+        let denied: [&[&str]; 2] = [&["-append", "-set"], &["resetkeys", "~o"]];
+        for left in denied {
+            let mut story = story(&[user]);
+            story.client("a").says("AUTH w x").gets("+OK").sends(&whole[..2_000_000]);
+            change(&mut story, left);
+            story.client("a").is_closed();
+            assert_eq!(story.conn(1).waiting(), 0, "{user} {left:?}");
+        }
+    }
+}
+
+#[test]
+fn who_sends_what_it_still_may_goes_on() {
+    let set = large_set("app:big", 4 << 20);
+    let append = [&b"*3\r\n$6\r\nAPPEND\r\n"[..], &set[13..]].concat();
+    let mut story = story(&[WRITER]);
+    story.client("a").says("AUTH w x").gets("+OK").sends(&append[..2_000_000]);
+    change(&mut story, &["-get"]);
+    story.client("a").is_open().sends(&append[2_000_000..]);
+    story.server().answers(":4194304");
+    story.client("a").gets(":4194304");
+    // Of SET the options decide, which stand behind the value: respool keeps all of it, and judges it then.
+    story.client("a").sends(&set[..2_000_000]);
+    change(&mut story, &["-set"]);
+    story.client("a").sends(&set[2_000_000..]);
+    story.client("a").gets("-NOPERM User w has no permissions to run the 'set' command");
+}
+
 #[test]
 fn who_listens_to_what_it_may_not_any_more_is_closed() {
     let mut story = story(&["l on nopass &news:* &jobs +@all", "k on nopass &* +@all"]);
