@@ -1,5 +1,5 @@
 //! Requests that are under way for long: one that waits at its server until something comes (`BLPOP`), and a large one of which the client has not sent
-//! everything yet. Each is judged again when the rules of its user change.
+//! everything yet. Each is judged again when the rules of its user, or policies, change.
 //!
 //! ```text
 //!   BLPOP l 0 ──▶ permitted, noted ──▶ the server waits …   ACL SETUSER u -blpop ──▶ judged again: the client is closed, and nothing is popped for it
@@ -7,7 +7,7 @@
 //! A server judges a blocking command again when something has come (Redis 7.2, `processCommandAndResetClient`), and a large one when all of it is there. respool
 //! has judged them before they went out, and the right may be gone by then. All other requests are under way for no longer than a server takes to answer.
 //!
-//! Not here: what rules say (`permit`), transactions (`EXEC` is `EXECABORT` when rules have changed), subscriptions (`permit`, `listens_in_vain`).
+//! Not here: what rules and policies say (`permit`, `policy`), transactions (`EXEC` is `EXECABORT` when rules have changed), subscriptions (`permit`, `listens_in_vain`).
 //!
 //! Invariant: a note is about the request at its place among those of its client, and means nothing once that is answered.
 
@@ -80,24 +80,52 @@ impl Engine {
 
     /// Whether this client waits for the reply to a request that its user may not send any more.
     pub(crate) fn awaits_in_vain(&self, id: ClientId) -> bool {
+        self.awaits(id, |client, request| match request {
+            Judged::Whole(args) => self.is_refused(id, client, args),
+            Judged::Head(head) => {
+                let known = route::classify(head.len(), |n| head[n], self.learned.as_ref());
+                !self.permits_head(client, &known, head)
+            }
+        })
+    }
+
+    /// Other policies: who waits for the reply to a request that is ruled out now is closed.
+    pub(crate) fn close_who_awaits_in_vain(&mut self) {
+        for id in self.clients.ids() {
+            let is_ruled_out = self.awaits(id, |_, request| match request {
+                Judged::Whole(args) | Judged::Head(args) => self.is_ruled_out(id, args),
+            });
+            if is_ruled_out {
+                self.close_client(id, Some("a policy rules out what it waits for"));
+            }
+        }
+    }
+
+    /// Whether a client has such a request under way, and it is against this law. Of one in other words nobody knows.
+    fn awaits(&self, id: ClientId, is_against: impl Fn(&Client, Judged<'_>) -> bool) -> bool {
         let Some(client) = self.clients.get(id) else { return false };
         let Some(awaited) = &client.awaited else { return false };
-        let is_open = awaited.place.wrapping_sub(client.places.head()) < client.places.open();
-        if !is_open {
+        if awaited.place.wrapping_sub(client.places.head()) >= client.places.open() {
             return false;
         }
-        let classified =
-            |args: &[&[u8]]| route::classify(args.len(), |n| args[n], self.learned.as_ref());
         match &awaited.kind {
             Kind::Reworded => true,
             Kind::Whole(request) => {
                 let args: Vec<&[u8]> = Args::new(request).collect();
-                self.is_refused(id, client, &args)
+                is_against(client, Judged::Whole(&args))
             }
             Kind::Head(request) => {
-                let head: Vec<&[u8]> = Args::new(request).collect();
-                !self.permits_head(client, &classified(&head), &head)
+                let args: Vec<&[u8]> = Args::new(request).collect();
+                is_against(client, Judged::Head(&args))
             }
         }
     }
+}
+
+/// The arguments of a request that is judged again.
+enum Judged<'a> {
+    /// All of them.
+    Whole(&'a [&'a [u8]]),
+    /// The first ones.
+    Head(&'a [&'a [u8]]),
 }

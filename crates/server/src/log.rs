@@ -6,8 +6,9 @@
 //!
 //! All of it can change while the program runs: filter and writer are layers that are replaced ([`Logging::change`]).
 //!
-//! Invariant: colours appear only on a terminal, never in a file or a pipe.
+//! Invariant: colours appear only on a terminal, never in a file or a pipe; what comes from outside begins no line (`fields`).
 
+mod fields;
 mod limit;
 mod lossy;
 mod patient;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use crate::losses::Losses;
 use config::{Log, LogFormat, LogLevel};
+use fields::fields;
 use lossy::Lossy;
 use patient::Patient;
 use tracing::Metadata;
@@ -151,7 +153,7 @@ fn writer(log: &Log, losses: &Losses) -> Result<(Writer, Lossy), String> {
         LogFormat::Json => {
             lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
         }
-        LogFormat::Auto | LogFormat::Human => lines.compact().boxed(),
+        LogFormat::Auto | LogFormat::Human => lines.compact().fmt_fields(fields()).boxed(),
     };
     Ok((writer, access))
 }

@@ -221,6 +221,7 @@ impl Engine {
             self.policy = Some(Box::default());
         }
         self.renew_access();
+        self.close_who_awaits_in_vain();
         let Some(state) = &mut self.policy else { return };
         let programs = self.settings.policies.as_deref().map(|policies| &policies.programs);
         state.own.change(programs.unwrap_or(&Vec::new()));

@@ -44,9 +44,9 @@ pub(super) struct Handover {
     bytes: usize,
 }
 
-/// What a message takes that is kept here: its text, and the records that find it by its text and by its place.
+/// What a message takes that is kept here: its text, and the records that find it by its text and by its place, in trees that are half full.
 fn held_bytes(frame: &[u8]) -> usize {
-    kept_bytes::<[(u64, Arc<[u8]>); 3]>(frame.len()) + size_of::<VecDeque<u64>>()
+    kept_bytes::<[(u64, Arc<[u8]>); 6]>(frame.len()) + size_of::<VecDeque<u64>>()
 }
 
 /// Messages in their order, each found by its text: thousands may wait, and each that the old server tells is looked up.

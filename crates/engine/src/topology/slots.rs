@@ -133,7 +133,7 @@ fn read_node(node: &Value<'_>, asked_host: &str) -> Option<Address> {
     }
 }
 
-/// The host that a server names, or that of the server itself where it names none. `None`: it is none (see [`HOST_BYTES_MAX`]).
+/// The host that a server names, or that of the server itself where it names none. `None`: it is none (see [`read_host`] and [`HOST_BYTES_MAX`]).
 pub fn host_or(host: &[u8], asked_host: &str) -> Option<String> {
     match host {
         b"" | b"?" => Some(String::from(asked_host)),
@@ -141,9 +141,11 @@ pub fn host_or(host: &[u8], asked_host: &str) -> Option<String> {
     }
 }
 
-/// A host that a server names.
+/// A host that a server names: a name or an address, and nothing else that a line of the log, a page or a terminal would take for its own.
 pub(super) fn read_host(host: &[u8]) -> Option<String> {
+    let is_of_host = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:%".contains(byte);
     let host = Some(host).filter(|host| (1..=HOST_BYTES_MAX).contains(&host.len()))?;
+    let host = Some(host).filter(|host| host.iter().all(is_of_host))?;
     core::str::from_utf8(host).ok().map(String::from)
 }
 
@@ -184,6 +186,17 @@ mod tests {
             assert_eq!(parse_redirect(format!("3 {name}:7000").as_bytes(), "asked"), None);
             let line = format!("e7 {name}:7000@17000,{name} master - 0 0 1 connected\n");
             assert_eq!(members(&Value::Bulk(line.as_bytes()), "asked").addresses, []);
+        }
+    }
+
+    // Found by an attack: the name forged lines of the log.
+    #[test]
+    fn a_host_has_no_bytes_but_those_of_names_and_addresses() {
+        for host in ["10.0.0.1", "fe80::1%eth0", "redis_1.example-net", "a"] {
+            assert_eq!(host_or(host.as_bytes(), "asked").as_deref(), Some(host));
+        }
+        for host in ["h\n2026 WARN", "h\u{1b}[31m", "<img>", "h h", "h\"", "h\u{e9}", "a/b"] {
+            assert_eq!(host_or(host.as_bytes(), "asked"), None, "{host:?}");
         }
     }
 

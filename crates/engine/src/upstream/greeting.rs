@@ -67,6 +67,9 @@ pub fn knows_no_hello(error: &[u8]) -> bool {
     error.starts_with(b"ERR unknown command")
 }
 
+/// Bytes of a version, a role and the like that are kept.
+const FACT_BYTES_MAX: usize = 32;
+
 /// What a server said of itself in its answer to HELLO.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerFacts {
@@ -89,7 +92,7 @@ impl ServerFacts {
         let Ok(Some((value, _))) = resp::value::parse(reply) else { return };
         for (name, value) in pairs(value) {
             let (Some(name), Some(text)) = (text_of(&name), text_of(&value)) else { continue };
-            let text = String::from_utf8_lossy(text).into_owned();
+            let text = word_of(text);
             match name {
                 b"server" => self.server = text,
                 b"version" => self.version = text,
@@ -207,6 +210,12 @@ fn pairs(value: Value<'_>) -> Vec<(Value<'_>, Value<'_>)> {
     }
 }
 
+/// One word of what a server says of itself, which stands in lines of INFO and of the log.
+fn word_of(text: &[u8]) -> String {
+    let graphic = text.iter().filter(|byte| byte.is_ascii_graphic());
+    graphic.take(FACT_BYTES_MAX).map(|byte| char::from(*byte)).collect()
+}
+
 fn text_of<'a>(value: &Value<'a>) -> Option<&'a [u8]> {
     match value {
         Value::Bulk(text) | Value::Simple(text) => Some(text),
@@ -280,6 +289,12 @@ mod tests {
     use crate::ids::NodeId;
     use crate::settings::{Password, Settings};
     use crate::upstream::Lane;
+
+    #[test]
+    fn a_word_of_a_server_is_short_and_has_no_line_break() {
+        assert_eq!(word_of(b"7.0\n WARN \x1b[31m\xff"), "7.0WARN[31m");
+        assert_eq!(word_of(&[b'1'; 100]).len(), FACT_BYTES_MAX);
+    }
 
     const HELLO_2: &[u8] = b"*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n$5\r\nproto\r\n:2\r\n\
         $2\r\nid\r\n:77\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n";

@@ -665,3 +665,24 @@ fn replies_that_nobody_wants_are_not_written() {
     story.client("a").gets(&denied("keys"));
     story.client("a").says("CLIENT REPLY ON").gets("+OK");
 }
+
+// Found by an attack: a BLPOP that waited when the rule came popped in read-only mode.
+#[test]
+fn who_waits_for_what_a_new_rule_is_against_is_closed() {
+    let read_only = Rules { read_only: true, ..Rules::default() };
+    for (rules, is_open) in
+        [(read_only, false), (deny("blpop"), false), (block("key=l"), false), (deny("get"), true)]
+    {
+        let mut story = Story::new();
+        story.client("a").says("BLPOP l 0");
+        story.conn(1).gets("BLPOP l 0");
+        story.reconfigures(|settings| settings.policies = of(rules));
+        if is_open {
+            story.conn(1).answers("*-1\r\n");
+            story.client("a").gets("*-1\r\n").is_open();
+        } else {
+            story.client("a").is_closed();
+            story.conn(1).is_closed();
+        }
+    }
+}
