@@ -89,14 +89,19 @@ impl Engine {
         })
     }
 
-    /// Other policies: who waits for the reply to a request that is ruled out now is closed.
+    /// Other policies: who waits for the reply to a request that is ruled out now is closed, and who sends one that they must see as a whole, as they change
+    /// its value.
     pub(crate) fn close_who_awaits_in_vain(&mut self) {
         for id in self.clients.ids() {
-            let is_ruled_out = self.awaits(id, |_, request| match request {
-                Judged::Whole(args) | Judged::Head(args) => self.is_ruled_out(id, args),
+            let is_against_them = self.awaits(id, |_, request| match request {
+                Judged::Whole(args) => self.is_ruled_out(id, args),
+                Judged::Head(head) => {
+                    let known = route::classify(head.len(), |n| head[n], self.learned.as_ref());
+                    self.is_ruled_out(id, head) || self.must_be_whole(&known, head)
+                }
             });
-            if is_ruled_out {
-                self.close_client(id, Some("a policy rules out what it waits for"));
+            if is_against_them {
+                self.close_client(id, Some("a new policy is against what it waits for"));
             }
         }
     }

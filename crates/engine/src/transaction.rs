@@ -21,6 +21,8 @@
 //!
 //! Invariant: a client whose lease is `Queueing` without an upstream has nothing at any server.
 
+mod answers;
+
 use crate::account::KeptFrames;
 use crate::client::Hold;
 use crate::command::{CommandId, Flags, ids};
@@ -384,61 +386,6 @@ impl Engine {
                 self.mark_refused(wish.id);
                 Err(self.refuse_failure(wish, &error))
             }
-        }
-    }
-
-    /// A SELECT became part of a transaction; `selected` is where it leads, if that is known. Whatever the server makes of it, nobody else gets this
-    /// connection: it may be in another database than those that wait for a client.
-    fn note_selected(&mut self, id: ClientId, selected: Option<u32>) {
-        let Some(client) = self.clients.get_mut(id) else { return };
-        let Some(lease) = client.lease.as_mut() else { return };
-        lease.unclean |= selected != Some(client.db);
-        lease.db_after = selected.or(lease.db_after);
-    }
-
-    /// The server's answer to MULTI begins. A server that refuses it does what stands behind it as it comes, as for a client that asks it directly, and there is
-    /// no transaction. Replies to what is under way by then would go out as they are, and its writes to no mirror: where those are changed, or there
-    /// are mirrors, the client is closed.
-    fn multi_answered(&mut self, id: ClientId, seq: u32, is_refused: bool) {
-        let is_rewritten = self.changes_requests() || self.has_mirrors();
-        let Some(client) = self.clients.get_mut(id) else { return };
-        let has_more = client.places.next() != seq.wrapping_add(1);
-        let Some(lease) = &mut client.lease else { return };
-        if !is_refused {
-            lease.queues = true;
-        }
-        // An error behind that is about a MULTI inside of MULTI.
-        if lease.queues {
-            return;
-        }
-        lease.unclean = true;
-        lease.state = State::Ending;
-        self.account_rest(id);
-        if is_rewritten && has_more {
-            self.evict(id, "its server refused MULTI and does what stands behind it as it comes");
-        }
-    }
-
-    /// The server's answer to what ends a transaction or a watch begins: EXEC with an array was done. A server that refuses the command, as one that knows
-    /// it by another name or not for this user, may still watch keys or queue commands: nobody else gets that connection.
-    pub(crate) fn end_answered(
-        &mut self,
-        now: Time,
-        (id, seq): (ClientId, u32),
-        command: Option<CommandId>,
-        reply: &[u8],
-    ) {
-        let lease = self.clients.get_mut(id).and_then(|client| client.lease.as_mut());
-        let Some(lease) = lease else { return };
-        if command == Some(ids::MULTI) {
-            return self.multi_answered(id, seq, reply.starts_with(b"-"));
-        }
-        lease.unclean |= reply.starts_with(b"-") && !reply.starts_with(b"-EXECABORT ");
-        if command == Some(ids::EXEC) {
-            lease.done = reply.starts_with(b"*") && !reply.starts_with(b"*-");
-            let done = lease.done;
-            self.show_transaction(now, id);
-            self.end_deletes_inside(now, id, done);
         }
     }
 

@@ -11,11 +11,14 @@ fn story() -> Story {
 }
 
 fn compressed_by(compression: Compression) -> Story {
+    Story::with(Settings { policies: compressing(compression), ..Settings::default() })
+}
+
+fn compressing(compression: Compression) -> Option<Arc<Policies>> {
     let compress = vec![b"p:*".as_slice().into()];
     let wanted = Wanted { compress, compress_from_bytes: 100, compression, ..Wanted::default() };
     let values = Values::new(wanted);
-    let policies = Policies::new(Rules { values, ..Rules::default() }).map(Arc::new);
-    Story::with(Settings { policies, ..Settings::default() })
+    Policies::new(Rules { values, ..Rules::default() }).map(Arc::new)
 }
 
 const RAW: &str = "-ERR respool: 'append' would see a value as it is stored, and not as it was written (policies.values)";
@@ -67,6 +70,17 @@ fn a_large_value_is_compressed_when_it_is_whole() {
     // Others are streamed as ever.
     story.client("a").sends(&large_set("big", 2 << 20)[..1 << 20]);
     assert!(story.conn(2).bytes_of_unfinished() > (1 << 20) - 100);
+}
+
+// Found by an attack: the value was stored in the clear when encryption came while its client sent it.
+#[test]
+fn who_sends_a_value_that_is_to_be_changed_from_now_on_is_closed() {
+    let mut story = Story::new();
+    story.client("a").sends(&large_set("p:big", 2 << 20)[..1 << 20]);
+    story.client("b").sends(&large_set("big", 2 << 20)[..1 << 20]);
+    story.reconfigures(|settings| settings.policies = compressing(Compression::Lz4));
+    story.client("a").is_closed();
+    story.client("b").is_open();
 }
 
 // Found by an attack: a hundred replies of some KB each were opened to 15 MB in one turn.
