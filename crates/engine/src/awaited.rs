@@ -74,7 +74,8 @@ impl Engine {
 
     fn keep_awaited(&mut self, id: ClientId, kind: Kind) {
         let Some(client) = self.clients.get_mut(id) else { return };
-        client.awaited = Some(Box::new(Awaited { place: client.last_place(), kind }));
+        let awaited = Awaited { place: client.last_place(), kind };
+        client.identity.awaited = Some(Box::new(awaited));
         self.account_rest(id);
     }
 
@@ -109,7 +110,7 @@ impl Engine {
     /// Whether a client has such a request under way, and it is against this law. Of one in other words nobody knows.
     fn awaits(&self, id: ClientId, is_against: impl Fn(&Client, Judged<'_>) -> bool) -> bool {
         let Some(client) = self.clients.get(id) else { return false };
-        let Some(awaited) = &client.awaited else { return false };
+        let Some(awaited) = &client.identity.awaited else { return false };
         if awaited.place.wrapping_sub(client.places.head()) >= client.places.open() {
             return false;
         }

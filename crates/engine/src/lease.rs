@@ -490,7 +490,7 @@ impl Engine {
     fn end_lease(&mut self, id: ClientId) -> bool {
         let Some(client) = self.clients.get_mut(id) else { return false };
         let Some(mut lease) = client.lease.take() else { return false };
-        client.awaited = None;
+        client.identity.awaited = None;
         let mirrored = lease.mirrored.take();
         let selected = lease.db_after.filter(|_| lease.done);
         let unclean = lease.unclean;

@@ -454,7 +454,7 @@ impl Engine {
         };
         let (finished, missing) = (whole.is_some(), client.scanner.missing());
         if finished {
-            client.awaited = None;
+            client.identity.awaited = None;
             client.hold = if client.places.open() > 0 { Hold::Drained } else { Hold::No };
         }
         if let Hold::Streaming(upstream_id) = hold {

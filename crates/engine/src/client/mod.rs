@@ -139,6 +139,8 @@ pub struct Identity {
     pub home: TenantId,
     /// What a server said of its next request.
     pub(crate) word: Option<Box<Word>>,
+    /// The request that it waits for or sends, if that may take long.
+    pub(crate) awaited: Option<Box<Awaited>>,
     /// Since when it has not said who it is; `None`: it has, or nobody has looked yet.
     pub(crate) unknown_since: Option<Time>,
     /// How often the question was lost.
@@ -158,6 +160,7 @@ impl Identity {
             lib_ver,
             pushes,
             word,
+            awaited,
             // As long as an address or a name of the configuration.
             addr: _,
             laddr: _,
@@ -179,6 +182,7 @@ impl Identity {
             + lib_ver.len()
             + pushes.len()
             + word.as_ref().map_or(0, |word| word.held_bytes())
+            + awaited.as_ref().map_or(0, |awaited| awaited.held_bytes())
     }
 }
 
@@ -252,8 +256,6 @@ pub struct Client {
     pub(crate) granted: usize,
     /// Its connection ends in front of this place (see `server_loss`).
     pub(crate) lost_at: Option<u32>,
-    /// The request that it waits for, if that may take long.
-    pub(crate) awaited: Option<Box<Awaited>>,
     /// When the driver last reported that some of its output was sent.
     pub(crate) taken_at: Time,
     /// The last span of counting in which it sent something (see `Engine::end_epoch`).
@@ -301,7 +303,6 @@ impl Client {
             charge: Charge::default(),
             granted: 0,
             lost_at: None,
-            awaited: None,
             taken_at: now,
             epoch: 0,
             opened_at: now,
@@ -389,7 +390,6 @@ impl Client {
             identity,
             lease,
             tracking,
-            awaited,
             // In `flow_bytes`.
             tail: _,
             out: _,
@@ -433,7 +433,6 @@ impl Client {
         identity.held_bytes()
             + lease.as_ref().map_or(0, |lease| lease.held_bytes())
             + tracking.as_ref().map_or(0, |tracking| tracking.held_bytes())
-            + awaited.as_ref().map_or(0, |awaited| awaited.held_bytes())
     }
 
     /// How many of its places are owed a reply before it may be closed.
