@@ -39,6 +39,7 @@ use resp::{Args, RequestLimits, Scan};
 
 impl Engine {
     /// The unfinished request at the begin of `input` is too large to be kept. Returns the bytes done with.
+    #[cold]
     pub(crate) fn begin_large(&mut self, now: Time, id: ClientId, input: &[u8]) -> (usize, Step) {
         let Some(client) = self.clients.get(id) else { return (0, Step::Gone) };
         let scanned = client.scanner.position() as usize;
