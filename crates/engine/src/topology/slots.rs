@@ -133,7 +133,7 @@ fn read_node(node: &Value<'_>, asked_host: &str) -> Option<Address> {
     }
 }
 
-/// The host that a server names, or that of the server itself where it names none. `None`: it is none (see [`read_host`] and [`HOST_BYTES_MAX`]).
+/// The host that a server names, or that of the server itself where it names none. `None`: it is none (a name or an address of at most [`HOST_BYTES_MAX`] bytes).
 pub fn host_or(host: &[u8], asked_host: &str) -> Option<String> {
     match host {
         b"" | b"?" => Some(String::from(asked_host)),
