@@ -1,15 +1,15 @@
-//! Requests that are under way for long: one that waits at its server until something comes (`BLPOP`), and a large one of which the client has not sent
-//! everything yet. Each is judged again when the rules of its user, or policies, change.
+//! Long-running requests: blocking commands (`BLPOP`), and large requests that the client is still sending. respool checks them again when the
+//! ACL rules of their user, or policies, change.
 //!
 //! ```text
-//!   BLPOP l 0 ──▶ permitted, noted ──▶ the server waits …   ACL SETUSER u -blpop ──▶ judged again: the client is closed, and nothing is popped for it
+//!   BLPOP l 0 ──▶ permitted, noted ──▶ the server waits …   ACL SETUSER u -blpop ──▶ checked again: respool closes the client, the server pops nothing
 //! ```
-//! A server judges a blocking command again when something has come (Redis 7.2, `processCommandAndResetClient`), and a large one when all of it is there. respool
-//! has judged them before they went out, and the right may be gone by then. All other requests are under way for no longer than a server takes to answer.
+//! Redis checks a blocking command again when an element arrives (since 7.2, `processCommandAndResetClient`), and a large request when it is complete.
+//! respool checks both before it forwards them, and the user can lose the right later. Servers answer all other requests at once.
 //!
-//! Not here: what rules and policies say (`permit`, `policy`), transactions (`EXEC` is `EXECABORT` when rules have changed), subscriptions (`permit`, `listens_in_vain`).
+//! Not here: the checks (`permit`, `policy`), transactions (`mark_rules_changed`), subscriptions (`listens_in_vain`).
 //!
-//! Invariant: a note is about the request at its place among those of its client, and means nothing once that is answered.
+//! Invariant: a note counts only while the request at its place is unanswered.
 
 use crate::account::kept_bytes;
 use crate::client::Client;
@@ -23,23 +23,23 @@ use resp::{Args, encode};
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Awaited {
-    /// The place of the request among those of its client.
+    /// Place of the request in the client's reply order.
     place: u32,
     kind: Kind,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// A whole request, as its client sent it.
+    /// Complete request in the client's words.
     Whole(Vec<u8>),
-    /// The first arguments of a large request, as a request.
+    /// First arguments of a large request, encoded as a request.
     Head(Vec<u8>),
-    /// A request that went to the server in other words, which its user's rules are not about.
+    /// Request in the server's words (namespace): the rules of users do not apply to them, so any change of rules closes the client.
     Reworded,
 }
 
 impl Awaited {
-    /// Bytes that it takes.
+    /// Memory of the note, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         kept_bytes::<Self>(match &self.kind {
             Kind::Whole(request) | Kind::Head(request) => request.capacity(),
@@ -49,14 +49,14 @@ impl Awaited {
 }
 
 impl Client {
-    /// The last place that was taken.
+    /// Place of the client's latest request.
     fn last_place(&self) -> u32 {
         self.places.next().wrapping_sub(1)
     }
 }
 
 impl Engine {
-    /// This client waits for the reply to this request, which it sent last.
+    /// Notes the client's latest request, a blocking command.
     pub(crate) fn note_awaited(&mut self, id: ClientId, frame: &[u8]) {
         let kind = match self.namespace() {
             Some(_) => Kind::Reworded,
@@ -65,7 +65,7 @@ impl Engine {
         self.keep_awaited(id, kind);
     }
 
-    /// This client sends a large request, which begins with these arguments.
+    /// Notes the first arguments of a large request that the client is sending.
     pub(crate) fn note_sending(&mut self, id: ClientId, head: &[&[u8]]) {
         let mut request = Vec::new();
         encode::request(&mut request, head);
@@ -79,7 +79,7 @@ impl Engine {
         self.account_rest(id);
     }
 
-    /// Whether this client waits for the reply to a request that its user may not send any more.
+    /// Whether the ACL rules of its user now refuse the client's long-running request.
     pub(crate) fn awaits_in_vain(&self, id: ClientId) -> bool {
         self.awaits(id, |client, request| match request {
             Judged::Whole(args) => self.is_refused(id, client, args),
@@ -90,8 +90,8 @@ impl Engine {
         })
     }
 
-    /// Other policies: who waits for the reply to a request that is ruled out now is closed, and who sends one that they must see as a whole, as they change
-    /// its value.
+    /// Closes clients whose long-running request the new policies refuse, and clients that are sending a request which the new policies need complete
+    /// (a value transform).
     pub(crate) fn close_who_awaits_in_vain(&mut self) {
         for id in self.clients.ids() {
             let is_against_them = self.awaits(id, |_, request| match request {
@@ -107,7 +107,7 @@ impl Engine {
         }
     }
 
-    /// Whether a client has such a request under way, and it is against this law. Of one in other words nobody knows.
+    /// Whether the client has an unanswered long-running request that this check refuses. A request in the server's words counts as refused.
     fn awaits(&self, id: ClientId, is_against: impl Fn(&Client, Judged<'_>) -> bool) -> bool {
         let Some(client) = self.clients.get(id) else { return false };
         let Some(awaited) = &client.identity.awaited else { return false };
@@ -128,10 +128,10 @@ impl Engine {
     }
 }
 
-/// The arguments of a request that is judged again.
+/// Arguments of a request that respool checks again.
 enum Judged<'a> {
-    /// All of them.
+    /// All arguments.
     Whole(&'a [&'a [u8]]),
-    /// The first ones.
+    /// First arguments.
     Head(&'a [&'a [u8]]),
 }

@@ -50,7 +50,7 @@ pub struct Lease {
     pub(crate) state: State,
     /// The connection is not as it was taken (another database): it is closed and not given back.
     pub(crate) unclean: bool,
-    /// The server has taken MULTI.
+    /// The server accepted MULTI.
     pub(crate) queues: bool,
     /// Requests of the client that were sent over it.
     pub(crate) sent: u32,

@@ -233,7 +233,7 @@ impl Engine {
         is_told && user.rules().check(Called::Row(row), head.iter().copied(), false).is_ok()
     }
 
-    /// Other users, or other rules for them: who is not there any more goes, and who listens to what it may not any more, or waits for that.
+    /// Applies changed users and rules: closes clients whose user is gone, whose channels are refused now, or whose long-running request is refused now.
     pub(crate) fn change_users(&mut self, old: &Arc<Users>) {
         if Arc::ptr_eq(old, &self.settings.users) {
             return;

@@ -203,7 +203,7 @@ pub const TOO_LARGE_TO_LOOK_AT: &str = "ERR respool: this request is too large: 
 /// Reads go to replicas only, and none is fit.
 pub const NO_REPLICA: &str =
     "ERR respool: no replica is fit to read from (reads.policy is replica)";
-/// The text of a server's error as others are told it, in a log line or as the cause of an error of ours: so much of it that a reader knows what it is, on one line.
+/// The text of a server's error as others are told it, in a log line or as the cause of an error of ours: its first 256 bytes, on one line.
 pub(crate) fn quoted(error: &[u8]) -> String {
     let begin = String::from_utf8_lossy(&error[..error.len().min(QUOTED_ERROR_BYTES)]);
     begin.chars().map(|each| if each.is_control() { ' ' } else { each }).collect()

@@ -484,7 +484,7 @@ impl Engine {
     pub(crate) fn begin_at(&mut self, now: Time, id: ClientId, upstream: UpstreamId) {
         self.say_own(now, upstream, OwnCommand::Multi, &[b"MULTI"]);
         if let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.as_mut()) {
-            // If it is refused the connection is lost, and the lease with it.
+            // A refused MULTI of respool loses the connection and the lease (`own_reply`).
             lease.queues = true;
         }
         let Some(State::Queueing(queueing)) = self.lease_state(id) else { return };

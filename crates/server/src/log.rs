@@ -6,7 +6,7 @@
 //!
 //! All of it can change while the program runs: filter and writer are layers that are replaced ([`Logging::change`]).
 //!
-//! Invariant: colours appear only on a terminal, never in a file or a pipe; what comes from outside begins no line (`fields`).
+//! Invariant: colours appear only on a terminal, never in a file or a pipe; text of peers cannot begin a log line (`fields`).
 
 mod fields;
 mod limit;

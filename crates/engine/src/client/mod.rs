@@ -139,7 +139,7 @@ pub struct Identity {
     pub home: TenantId,
     /// What a server said of its next request.
     pub(crate) word: Option<Box<Word>>,
-    /// The request that it waits for or sends, if that may take long.
+    /// Long-running request of the client: a blocking command, or a large request that it is sending.
     pub(crate) awaited: Option<Box<Awaited>>,
     /// Since when it has not said who it is; `None`: it has, or nobody has looked yet.
     pub(crate) unknown_since: Option<Time>,

@@ -173,8 +173,8 @@ pub struct LearnedCommand {
     pub flags: Flags,
     /// What respool does with it, as far as flags can tell.
     pub class: Class,
-    /// True if it, or one of its subcommands, has to do with the connection that it comes over (category `@connection`, flag `pubsub`): nobody else gets
-    /// that connection afterwards.
+    /// True if the command or one of its subcommands can change the connection's state (category `@connection`, flag `pubsub`): respool closes that
+    /// connection behind the reply.
     pub changes_connection: bool,
     /// True if it has subcommands, so that the server looks its second word up.
     pub is_container: bool,
@@ -255,7 +255,7 @@ fn flags_of_entry(entry: &Value<'_>) -> Option<Flags> {
     flag_set(entry.as_list()?.get(2)?)
 }
 
-/// Whether the command of this entry has to do with the connection that it comes over.
+/// True if the entry's command can change the state of its connection.
 fn is_about_connection(entry: &Value<'_>) -> bool {
     let categories =
         entry.as_list().and_then(|fields| fields.get(CATEGORIES)?.as_list()).unwrap_or(&[]);
@@ -276,7 +276,7 @@ pub const LEARNED_COUNT_MAX: usize = 4096;
 /// The longest name of an entry: `container|subcommand`.
 const ENTRY_NAME_BYTES_MAX: usize = 2 * NAME_BYTES_MAX + 1;
 
-/// Where the ACL categories stand in an entry.
+/// Index of the ACL categories in an entry.
 const CATEGORIES: usize = 6;
 
 /// Where the subcommands stand in an entry.

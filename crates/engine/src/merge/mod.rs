@@ -519,11 +519,11 @@ fn header(reply: &[u8]) -> Option<(usize, &[u8])> {
     Some((count, rest.get(line_bytes..)?))
 }
 
-/// The number that a line consists of, and the bytes of the line with its end.
+/// Parses a line that is one number: its value, and the length of the line with CRLF in bytes.
 #[inline]
 fn number_line(bytes: &[u8]) -> Option<(i64, usize)> {
     match *bytes {
-        // Nearly all lines are so short.
+        // Fast path: most lines have one or two digits.
         [one @ b'0'..=b'9', b'\r', ..] => Some((i64::from(one - b'0'), 3)),
         [ten @ b'1'..=b'9', one @ b'0'..=b'9', b'\r', ..] => {
             Some((i64::from(ten - b'0') * 10 + i64::from(one - b'0'), 4))

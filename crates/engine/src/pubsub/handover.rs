@@ -40,11 +40,11 @@ pub(super) struct Handover {
     told: BTreeMap<Vec<u8>, u32>,
     /// What the new one told and the old one has not.
     waiting: Waiting,
-    /// What both take, by [`held_bytes`].
+    /// Memory of `told` and `waiting` in bytes, by [`held_bytes`].
     bytes: usize,
 }
 
-/// What a message takes that is kept here: its text, and the records that find it by its text and by its place, in trees that are half full.
+/// Memory of one kept message in bytes: text, and its entries in both half-full trees.
 fn held_bytes(frame: &[u8]) -> usize {
     kept_bytes::<[(u64, Arc<[u8]>); 6]>(frame.len()) + size_of::<VecDeque<u64>>()
 }

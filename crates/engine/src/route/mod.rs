@@ -155,7 +155,7 @@ fn way_of_sub(container: CommandId, sub: &[u8], learned: Option<&Learned>) -> Wa
     }
 }
 
-/// The way of a command that only servers know.
+/// Route of a command that the table lacks and a server's `COMMAND` reply describes.
 fn way_of_learned(row: &LearnedCommand) -> Way {
     if row.changes_connection { Way::Apart } else { way_of(row.class, false) }
 }

@@ -141,7 +141,7 @@ pub fn host_or(host: &[u8], asked_host: &str) -> Option<String> {
     }
 }
 
-/// A host that a server names: a name or an address, and nothing else that a line of the log, a page or a terminal would take for its own.
+/// Accepts host names and addresses only: other bytes could forge log lines, markup or terminal escapes.
 pub(super) fn read_host(host: &[u8]) -> Option<String> {
     let is_of_host = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:%".contains(byte);
     let host = Some(host).filter(|host| (1..=HOST_BYTES_MAX).contains(&host.len()))?;
@@ -189,7 +189,7 @@ mod tests {
         }
     }
 
-    // Found by an attack: the name forged lines of the log.
+    // Host names with line breaks forged log lines.
     #[test]
     fn a_host_has_no_bytes_but_those_of_names_and_addresses() {
         for host in ["10.0.0.1", "fe80::1%eth0", "redis_1.example-net", "a"] {

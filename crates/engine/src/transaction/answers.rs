@@ -1,14 +1,14 @@
-//! What a server answers to the begin and the end of a transaction, and what it leaves on the connection.
+//! Server replies to MULTI, EXEC, DISCARD and UNWATCH, and the connection state that they leave behind.
 //!
 //! ```text
-//!   MULTI  -NOPERM …      no transaction; the connection serves nobody else
+//!   MULTI  -NOPERM …      no transaction; respool closes the connection behind it
 //!   EXEC   *…             done; the client is in the database of its last SELECT
 //!   EXEC   -EXECABORT     given back      any other error to what ends it: the server may still queue or watch, the connection goes
 //!   SELECT between them   the connection goes, unless its database is known
 //! ```
-//! Not here: what goes to the server (`transaction`).
+//! Not here: the requests (`transaction`).
 //!
-//! Invariant: a connection that may be in another state than it was taken in is marked as unclean before the next reply is looked at.
+//! Invariant: respool marks a connection as unclean before it reads the next reply, if the connection's state may have changed.
 
 use crate::command::{CommandId, ids};
 use crate::engine::Engine;
@@ -26,9 +26,9 @@ impl Engine {
         lease.db_after = selected.or(lease.db_after);
     }
 
-    /// The server's answer to MULTI begins. A server that refuses it does what stands behind it as it comes, as for a client that asks it directly, and there is
-    /// no transaction. Replies to what is under way by then would go out as they are, and its writes to no mirror: where those are changed, or there
-    /// are mirrors, the client is closed.
+    /// Handles the reply to the client's MULTI. A server that refuses MULTI executes the following commands one by one, as for a direct client. respool has
+    /// forwarded them as parts of a transaction, so their replies would lack the changes of a namespace or value transform, and mirrors would miss
+    /// the writes: in these cases respool closes the client.
     fn multi_answered(&mut self, id: ClientId, seq: u32, is_refused: bool) {
         let is_rewritten = self.changes_requests() || self.has_mirrors();
         let Some(client) = self.clients.get_mut(id) else { return };
@@ -37,7 +37,7 @@ impl Engine {
         if !is_refused {
             lease.queues = true;
         }
-        // An error behind that is about a MULTI inside of MULTI.
+        // A later error is the reply to a nested MULTI.
         if lease.queues {
             return;
         }

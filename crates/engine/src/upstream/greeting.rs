@@ -67,7 +67,7 @@ pub fn knows_no_hello(error: &[u8]) -> bool {
     error.starts_with(b"ERR unknown command")
 }
 
-/// Bytes of a version, a role and the like that are kept.
+/// Maximum length of a version, role, mode or server name, in bytes.
 const FACT_BYTES_MAX: usize = 32;
 
 /// What a server said of itself in its answer to HELLO.
@@ -210,7 +210,7 @@ fn pairs(value: Value<'_>) -> Vec<(Value<'_>, Value<'_>)> {
     }
 }
 
-/// One word of what a server says of itself, which stands in lines of INFO and of the log.
+/// Reduces a fact of a HELLO reply to printable ASCII: INFO and log lines show it.
 fn word_of(text: &[u8]) -> String {
     let graphic = text.iter().filter(|byte| byte.is_ascii_graphic());
     graphic.take(FACT_BYTES_MAX).map(|byte| char::from(*byte)).collect()

@@ -156,7 +156,7 @@ fn change(story: &mut Story, words: &[&str]) {
     });
 }
 
-// A server judges a blocking command again when something has come (Redis 7.2).
+// Redis checks a blocking command again when an element arrives (since 7.2).
 #[test]
 fn who_waits_for_what_it_may_not_any_more_is_closed() {
     for (left, command) in [
@@ -216,7 +216,7 @@ fn who_sends_what_it_still_may_goes_on() {
     story.client("a").is_open().sends(&append[2_000_000..]);
     story.server().answers(":4194304");
     story.client("a").gets(":4194304");
-    // Of SET the options decide, which stand behind the value: respool keeps all of it, and judges it then.
+    // The options of SET follow its value: respool keeps the whole request and checks it then.
     story.client("a").sends(&set[..2_000_000]);
     change(&mut story, &["-set"]);
     story.client("a").sends(&set[2_000_000..]);

@@ -321,7 +321,7 @@ fn with_another_namespace_clients_begin_anew() {
     story.server().gets("GET k");
 }
 
-// What stands behind it is done as it comes, and its replies would go out with the names of the server.
+// The server executes the commands behind it one by one, and their replies would show the server's names.
 #[test]
 fn who_has_sent_more_than_a_multi_that_is_refused_is_closed() {
     let refused = "-NOPERM this user has no permissions to run the 'multi' command";

@@ -666,7 +666,7 @@ fn replies_that_nobody_wants_are_not_written() {
     story.client("a").says("CLIENT REPLY ON").gets("+OK");
 }
 
-// Found by an attack: a BLPOP that waited when the rule came popped in read-only mode.
+// A waiting BLPOP popped an element in read-only mode.
 #[test]
 fn who_waits_for_what_a_new_rule_is_against_is_closed() {
     let read_only = Rules { read_only: true, ..Rules::default() };

@@ -72,7 +72,7 @@ fn a_large_value_is_compressed_when_it_is_whole() {
     assert!(story.conn(2).bytes_of_unfinished() > (1 << 20) - 100);
 }
 
-// Found by an attack: the value was stored in the clear when encryption came while its client sent it.
+// Encryption was enabled while the client sent the value, and the value was stored in the clear.
 #[test]
 fn who_sends_a_value_that_is_to_be_changed_from_now_on_is_closed() {
     let mut story = Story::new();

@@ -1,13 +1,13 @@
-//! The fields of a line for people: text that comes from servers and clients cannot begin a line of its own, nor say anything to a terminal.
+//! Fields of human-readable log lines: text of servers and clients cannot forge a line or send escapes to a terminal.
 //!
 //! ```text
 //!   version of a server: 7.0\n2026-11-27 WARN …  ──▶  … INFO upstream ready server=redis 7.0\n2026-11-27 WARN …
 //! ```
-//! A host name, a version or an error may hold any byte. Control characters are written as Rust writes them in a string (`\n`, `\u{1b}`).
+//! Errors, names and versions can hold any byte. `Escaped` writes control characters as in Rust strings (`\n`, `\u{1b}`).
 //!
-//! Not here: JSON, which has its own way to write them.
+//! Not here: JSON lines, whose encoder escapes them.
 //!
-//! Invariant: nothing that a field holds comes out as a control character.
+//! Invariant: no field writes a control character.
 
 use std::fmt::{self, Debug, Write};
 
@@ -16,7 +16,7 @@ use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
-/// See the module: `message name=value name=value`.
+/// Formats `message name=value name=value`.
 pub(super) fn fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync + 'static {
     let each = |writer: &mut Writer<'_>, field: &Field, value: &dyn Debug| {
         let mut line = Escaped(writer);
@@ -66,7 +66,7 @@ mod tests {
         }
     }
 
-    // Found by an attack: a tenant's server forged lines about other tenants.
+    // A tenant's server forged log lines about other tenants.
     #[test]
     fn text_of_a_peer_is_no_line_of_its_own() {
         let lines = Lines::default();
