@@ -27,7 +27,7 @@
 use crate::command::CommandId;
 use crate::engine::Engine;
 use crate::ids::UpstreamId;
-use crate::limits::CUT_THROUGH_BYTES;
+use crate::limits::{CUT_THROUGH_BYTES, PUSHES_BEHIND_BYTES_MAX, TEXT_LINE_BYTES_MAX};
 use crate::reply::{Fault, Front};
 use crate::time::Time;
 use crate::tracking::wire;
@@ -48,6 +48,9 @@ const FRAME_BYTES: usize = WORD_BYTES + 7;
 
 /// The reply that a client gets in place of one that is not valid RESP.
 const NOT_RESP: &[u8] = b"-ERR respool: the server's reply to this command is not valid RESP\r\n";
+
+/// The reply that a client gets in place of an error or a status of more than [`TEXT_LINE_BYTES_MAX`].
+const TOO_LONG: &[u8] = b"-ERR respool: the server's reply to this command is an error or a status of more than 1048576 bytes\r\n";
 
 /// The cause of a lost connection: the end of a text cannot be found.
 const NO_END: &str = "sent an error with line breaks, and does not take ECHO to find its end";
@@ -118,7 +121,7 @@ impl Delimiters {
     pub(crate) fn may_be_text(&self, id: UpstreamId, upstream: &Upstream) -> bool {
         upstream.inflight.front().is_some_and(|run| {
             let is_due = matches!(run.owner, Owner::Own(OwnCommand::Delimiter(_)));
-            is_due || self.open.get(&id).is_some_and(|open| open.is_dropped)
+            is_due || self.open.get(&id).is_some_and(Open::is_dropped)
         })
     }
 
@@ -143,8 +146,8 @@ struct Open {
     is_broken: bool,
     /// The second word, which was asked for.
     second: Option<u64>,
-    /// Its begin was dropped, as its client is gone.
-    is_dropped: bool,
+    /// Its begin was dropped, and its client, if there is one, gets this in place of it.
+    instead: Option<&'static [u8]>,
     /// The reply before it was given on in parts, so nobody looked for a text in it.
     is_streamed: bool,
 }
@@ -171,9 +174,25 @@ impl Open {
         Self { first_ends: Some(0), ..Self::default() }
     }
 
+    /// Of a reply whose begin was dropped: the client gets this in place of it.
+    fn of_dropped(instead: &'static [u8]) -> Self {
+        Self { instead: Some(instead), ..Self::default() }
+    }
+
+    /// All that was searched goes; returns its bytes.
+    fn drop_searched(&mut self, instead: &'static [u8]) -> usize {
+        let dropped = self.searched;
+        *self = Self { second: self.second, ..Self::of_dropped(instead) };
+        dropped
+    }
+
+    fn is_dropped(&self) -> bool {
+        self.instead.is_some()
+    }
+
     /// Looks at what came, as far as the first frame goes.
     fn look(&mut self, input: &[u8]) {
-        if self.first_ends.is_some() || self.is_broken || self.is_dropped {
+        if self.first_ends.is_some() || self.is_broken || self.is_dropped() {
             return;
         }
         let Some(rest) = input.get(self.scanned..).filter(|rest| !rest.is_empty()) else { return };
@@ -186,9 +205,26 @@ impl Open {
 
     /// Whether something stands behind the first frame that is no begin of the delimiter.
     fn is_strange(&self, input: &[u8], frame: &[u8]) -> bool {
-        let behind = self.first_ends.and_then(|end| input.get(end..)).unwrap_or_default();
+        let behind = self.behind(input);
         let may_be_it = frame.starts_with(&behind[..behind.len().min(frame.len())]);
-        self.is_broken || self.is_dropped || !may_be_it
+        self.is_broken || self.is_dropped() || !may_be_it
+    }
+
+    /// What stands behind the first frame.
+    fn behind<'a>(&self, input: &'a [u8]) -> &'a [u8] {
+        self.first_ends.and_then(|end| input.get(end..)).unwrap_or_default()
+    }
+
+    /// The client gets this in place of a large reply that is no frame of RESP or a line that is too long, whatever still comes of it.
+    fn lost(&self, input: &[u8], is_strange: bool) -> Option<&'static [u8]> {
+        let behind = self.behind(input);
+        let may_be_pushes = behind.starts_with(b">") && behind.len() <= PUSHES_BEHIND_BYTES_MAX;
+        let text = if may_be_pushes { self.first_ends.unwrap_or_default() } else { input.len() };
+        match is_line(input) {
+            _ if self.is_dropped() => self.instead,
+            true => (text > TEXT_LINE_BYTES_MAX).then_some(TOO_LONG),
+            false => (is_strange && !may_be_pushes).then_some(NOT_RESP),
+        }
     }
 }
 
@@ -291,7 +327,7 @@ impl Engine {
             return Ok(Delimited::Sound);
         }
         let known = self.scripts.delimiters.open.remove(&id);
-        let is_dropped = known.as_ref().is_some_and(|open| open.is_dropped);
+        let is_dropped = known.as_ref().is_some_and(Open::is_dropped);
         // A length or a number is the server's own word, and so is the end of what has one.
         if !is_due && !is_dropped && matches!(input[0], b'$' | b':' | b'_' | b'#' | b'=') {
             return Ok(Delimited::Sound);
@@ -316,7 +352,7 @@ impl Engine {
         let is_strange = open.is_strange(input, &frame);
         if let Some(second) = open.second {
             if let Some(at) = memmem::find(&input[from..], &text_of(second)) {
-                if open.is_dropped {
+                if open.is_dropped() {
                     // The bytes that are left begin in the middle of a text.
                     return Err(String::from(NO_END));
                 }
@@ -329,14 +365,17 @@ impl Engine {
             open.second = Some(second);
         }
         let is_large = input.len() >= CUT_THROUGH_BYTES;
-        let is_line = matches!(input[0], b'-' | b'+');
-        if is_large && !is_strange && open.first_ends.is_none() && !is_line {
+        if is_large && !is_strange && open.first_ends.is_none() && !is_line(input) {
             // Arrays go out as they come.
             let part = open.searched;
             self.scripts.delimiters.open.insert(id, open);
             return Ok(Delimited::Part(part));
         }
-        let dropped = if is_large { self.bound_open(now, id, run, &mut open) } else { 0 };
+        let dropped = match open.lost(input, is_strange) {
+            _ if !is_large => 0,
+            Some(instead) => open.drop_searched(instead),
+            None => self.bound_open(now, id, run, &mut open),
+        };
         self.scripts.delimiters.open.insert(id, open);
         Ok(Delimited::Open(dropped))
     }
@@ -353,7 +392,7 @@ impl Engine {
         let behind = open.first_ends.and_then(|end| input.get(end..at));
         // A server sends `tracking-redir-broken` on connections that do not tell of changes.
         let push = if tells { wire::invalidation } else { any_push };
-        if !open.is_dropped && behind.is_some_and(|behind| are_all(behind, push)) {
+        if !open.is_dropped() && behind.is_some_and(|behind| are_all(behind, push)) {
             return match is_due {
                 true if tells => Delimited::Pushes(at),
                 true => Delimited::Open(at),
@@ -381,9 +420,7 @@ impl Engine {
             self.look_at_backlog(now, id, client);
             return 0;
         }
-        let dropped = open.searched;
-        *open = Open { second: open.second, is_dropped: true, ..Open::default() };
-        dropped
+        open.drop_searched(NOT_RESP)
     }
 
     /// Hands this over in place of the reply to the front request, which was not one frame. Returns false if that must be looked at again.
@@ -416,7 +453,7 @@ impl Engine {
         if key.lane.tells() {
             self.drop_caches(key);
         }
-        self.scripts.delimiters.open.insert(id, Open { is_dropped: true, ..Open::default() });
+        self.scripts.delimiters.open.insert(id, Open::of_dropped(NOT_RESP));
         self.evict_asker(run);
         true
     }
@@ -519,7 +556,7 @@ fn are_due(mut input: &[u8], due: impl Iterator<Item = Due>, mut holds_text: boo
 
 /// The place of the first line in this frame that may hold line breaks.
 fn text_in(frame: &[u8]) -> Option<usize> {
-    let begins_line = |at: &usize| matches!(frame.get(*at), Some(b'-' | b'+'));
+    let begins_line = |at: &usize| is_line(&frame[*at..]);
     let mut lines = memmem::find_iter(frame, b"\r\n").map(|at| at + 2);
     Some(0).filter(begins_line).or_else(|| lines.find(begins_line))
 }
@@ -562,9 +599,17 @@ fn given_on(input: &[u8], frame: &[u8]) -> Delimited {
     }
 }
 
+/// Whether an error or a status begins here.
+fn is_line(reply: &[u8]) -> bool {
+    matches!(reply.first(), Some(b'-' | b'+'))
+}
+
 /// The text of an error or a status without its line breaks; of anything else that is not one frame nothing is left.
 fn in_one_line(reply: &[u8], open: &Open) -> Vec<u8> {
-    if open.is_dropped || !matches!(reply.first(), Some(b'-' | b'+')) {
+    if let Some(instead) = open.instead {
+        return instead.to_vec();
+    }
+    if !is_line(reply) {
         return NOT_RESP.to_vec();
     }
     let text = reply.strip_suffix(b"\r\n").unwrap_or(reply);

@@ -42,6 +42,14 @@ pub const UNTAKEN_UNIT_MS: u64 = 10;
 /// So many times at most.
 pub const UNTAKEN_UNITS_MAX: u64 = 63;
 
+/// An error or a status of a script, a function or a module has at most so many bytes, since it is kept until its end is known (see `delimiter`). The client
+/// gets an error in place of a longer one, which is dropped as it comes.
+pub const TEXT_LINE_BYTES_MAX: usize = 1 << 20;
+
+/// Pushes between the reply to a script and its delimiter are kept until the delimiter is here, at most so many bytes. With more, all keys count as
+/// changed.
+pub const PUSHES_BEHIND_BYTES_MAX: usize = 64 << 20;
+
 /// Requests behind a large reply that are compared with the one that it is for: their replies will be as large.
 pub const EQUAL_LOOKS_MAX: usize = 64;
 

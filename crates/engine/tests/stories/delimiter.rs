@@ -2,6 +2,7 @@
 
 use crate::tracking::{ALL, changed};
 use crate::words::Story;
+use engine::limits::TEXT_LINE_BYTES_MAX;
 
 const ECHO_FRAME: &str = "$24\r\n";
 
@@ -234,6 +235,67 @@ fn a_reply_without_end_is_not_kept_for_a_client_that_is_gone() {
     assert!(story.report().buffered_bytes < 200_000);
     story.conn(1).sends(format!("{}$1\r\nv\r\n", end(&word)).as_bytes());
     story.client("b").gets("\"v\"");
+}
+
+/// Sends so many mebibytes of a reply over connection 1; none of them is kept for long.
+fn sends_mebibytes(story: &mut Story, begin: &str, count: usize, bound: usize) {
+    story.conn(1).sends(begin.as_bytes());
+    let piece = "q".repeat(1 << 18);
+    for _ in 0..4 * count {
+        story.conn(1).sends(piece.as_bytes());
+        let buffered = story.report().buffered_bytes;
+        assert!(buffered < bound as u64, "{begin:?}: {buffered} bytes are kept");
+    }
+    if let Some(second) = story.conn(1).takes_one() {
+        assert!(second.starts_with("respool:"), "{second}");
+    }
+}
+
+#[test]
+fn an_error_or_a_status_without_end_is_not_kept() {
+    for begin in ["-ERR ", "+", "-x\r\n+y", "+\r\n*1\r\n$1\r\n"] {
+        for end_of_line in ["\r\n", "\r\n-x\r\n", ""] {
+            let mut story = Story::new();
+            let word = ask(&mut story, "EVAL return 0");
+            sends_mebibytes(&mut story, begin, 20, TEXT_LINE_BYTES_MAX + (1 << 20));
+            story.client("a").gets_nothing();
+            story.conn(1).sends(format!("{end_of_line}{}$1\r\nv\r\n", end(&word)).as_bytes());
+            let got = story.client("a").takes_text();
+            let bound = format!("more than {TEXT_LINE_BYTES_MAX} bytes\r\n");
+            assert!(got.starts_with("-ERR respool: ") && got.ends_with(&bound), "{got:?}");
+            story.client("b").gets("\"v\"");
+            // The connection is as it was.
+            ask(&mut story, "EVAL return 0");
+        }
+    }
+}
+
+#[test]
+fn an_error_or_a_status_up_to_the_bound_is_as_the_server_sent_it() {
+    for begin in ["-ERR ", "+"] {
+        let mut story = Story::new();
+        let word = ask(&mut story, "EVAL return 0");
+        let line = format!("{begin}{}\r\n", "q".repeat(TEXT_LINE_BYTES_MAX - 100));
+        for piece in line.as_bytes().chunks(100_000) {
+            story.conn(1).sends(piece);
+        }
+        story.conn(1).sends(format!("{}$1\r\nv\r\n", end(&word)).as_bytes());
+        assert_eq!(story.client("a").takes_text().len(), line.len());
+        story.client("b").gets("\"v\"");
+    }
+}
+
+#[test]
+fn bytes_behind_an_array_that_are_neither_its_delimiter_nor_pushes_are_not_kept() {
+    for begin in ["*1\r\n:1\r\nx", "*1\r\n:1\r\n+", "*1\r\n:1\r\n$9999999999\r\n", "*x", "@"] {
+        let mut story = Story::new();
+        let word = ask(&mut story, "EVAL return 0");
+        sends_mebibytes(&mut story, begin, 4, 1 << 20);
+        story.conn(1).sends(format!("\r\n{}$1\r\nv\r\n", end(&word)).as_bytes());
+        let not_resp = "-ERR respool: the server's reply to this command is not valid RESP\r\n";
+        assert_eq!(story.client("a").takes_text(), not_resp, "{begin:?}");
+        story.client("b").gets("\"v\"");
+    }
 }
 
 #[test]
