@@ -13,6 +13,9 @@
 //! Each request that is asked for again costs its server twice. So none is a second time, and none that equals the one whose reply is large. Clients
 //! whose replies were small go first, those of whom nothing is known behind them.
 //!
+//! Many clients with a few replies of some KB each, which are not given on in parts, are a backlog as well. So as many requests wait for replies over a connection as
+//! bring [`BACKLOG_BYTES`] by the mean of the last replies; further clients wait for their turns (`turns`).
+//!
 //! Not here: clients that do not take their replies (`reply::stall_for`).
 //!
 //! Invariant: no write is sent twice, no read more than twice, and nothing of a client overtakes what it sent before: its requests go over together or not at all.
@@ -22,13 +25,14 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, ClientKind, NodeId, Slab, UpstreamId};
 use crate::large_replies::LARGE_CONN;
 use crate::limits::{
-    BACKLOG_BYTES, BACKLOG_RUNS_MAX, DESERTED_BYTES, EQUAL_LOOKS_MAX, MOVED_BYTES_MAX,
-    PACE_REPLIES, RETIRED_MAX,
+    BACKLOG_BYTES, BACKLOG_RUNS_MAX, CUT_THROUGH_BYTES, DESERTED_BYTES, EQUAL_LOOKS_MAX,
+    LARGE_INFLIGHT_MAX, MOVED_BYTES_MAX, PACE_LOOK_BYTES, PACE_REPLIES, RETIRED_MAX,
+    TURN_REPLY_BYTES, WINDOW_MIN,
 };
 use crate::redirect::{find_request, find_request_bytes, reads};
 use crate::time::Time;
 use crate::upstream::inflight::{Bond, NOBODY, OwnCommand, Owner, Run};
-use crate::upstream::{Carried, Lane, Role, State, Upstream};
+use crate::upstream::{Carried, Lane, Role, State, Upstream, UpstreamKey};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -44,16 +48,35 @@ pub(crate) struct Pace {
     pub(crate) large_at: Option<u64>,
 }
 
+/// Requests that may wait for replies of this mean size over a connection.
+pub(crate) fn requests_max(key: &UpstreamKey, mean: u64) -> usize {
+    match usize::try_from(mean) {
+        _ if key.conn == LARGE_CONN => LARGE_INFLIGHT_MAX,
+        Ok(mean @ 1..CUT_THROUGH_BYTES) => BACKLOG_BYTES as usize / mean,
+        _ => usize::MAX,
+    }
+}
+
 impl Upstream {
     /// About how many bytes are to come over this connection, if its replies stay as large as they recently were on average.
-    fn note_pace(&mut self) -> u64 {
+    #[cold]
+    pub(crate) fn note_pace(&mut self) -> u64 {
         let (bytes, replies) = (self.traffic.in_bytes, self.inflight.place());
         let since = replies - self.pace.replies;
         if since >= PACE_REPLIES {
             let mean = bytes.saturating_sub(self.pace.bytes) / since;
             self.pace = Pace { bytes, replies, mean, ..self.pace };
+            self.requests_max = requests_max(&self.key, mean);
         }
         self.pace.mean.saturating_mul(self.inflight.len() as u64)
+    }
+
+    /// How many requests one client may write in its turn (see `turns`).
+    pub(crate) fn turn_requests(&self) -> u64 {
+        match self.pace.mean {
+            0 => u64::MAX,
+            mean => (TURN_REPLY_BYTES / mean).max(u64::from(WINDOW_MIN)),
+        }
     }
 
     /// How large the front reply is at least, as far as it has come; `None` if it is hardly larger than when it was looked at last.
@@ -82,6 +105,16 @@ impl Upstream {
 }
 
 impl Engine {
+    /// So many bytes came at once over this connection.
+    #[inline]
+    pub(crate) fn look_at_pace(&mut self, id: UpstreamId, bytes: usize) {
+        if bytes >= PACE_LOOK_BYTES
+            && let Some(upstream) = self.upstreams.get_mut(id)
+        {
+            upstream.note_pace();
+        }
+    }
+
     /// A part of a large reply for this client came over this connection.
     #[cold]
     pub(crate) fn look_at_backlog(&mut self, now: Time, id: UpstreamId, client: ClientId) {

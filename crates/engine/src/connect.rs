@@ -71,7 +71,7 @@ impl Engine {
             return Availability::Down(Failure::loss(reject::node("of this client", "is gone")));
         };
         match &upstream.state {
-            State::Ready if upstream.takes_more(high) => return Availability::Ready(id),
+            State::Ready if upstream.has_room(high) => return Availability::Ready(id),
             // Known to be down: fails at once, also while it is tried again, unless it is known within a moment how that ends.
             State::Down(Down { refused: Some(error), until }) => {
                 let error = error_reply(error);

@@ -29,6 +29,7 @@ use crate::settings::Limits;
 use crate::slow::SlowTurn;
 use crate::speed::Speed;
 use crate::time::Time;
+use crate::turns::Turn;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -44,7 +45,7 @@ pub(crate) struct Grants {
     /// Upstreams that have room again for which clients wait.
     pub(crate) roomy: Vec<UpstreamId>,
     /// Whose turn it is at an upstream for which clients wait (see `turns`).
-    pub(crate) turn: Option<(UpstreamId, ClientId)>,
+    pub(crate) turn: Option<Turn>,
     /// How many requests of one client may be under way.
     pub(crate) speed: Speed,
     /// Requests whose replies were large.
@@ -61,6 +62,12 @@ impl Grants {
     /// This client is not read.
     pub(crate) fn watch(&mut self, id: ClientId) {
         self.watched.insert(id);
+    }
+
+    /// Whether it is this client's turn at this upstream; then it may write one request.
+    pub(crate) fn takes_turn(&mut self, upstream: UpstreamId, client: ClientId) -> bool {
+        let is_its = |turn: &&mut Turn| turn.upstream == upstream && turn.client == client;
+        self.turn.as_mut().filter(is_its).is_some_and(|turn| turn.take())
     }
 
     /// When [`Engine::run_grants`] has something to do.

@@ -117,6 +117,13 @@ pub const LARGE_REPLY_KEPT_MS: u64 = 60_000;
 /// Replies of a connection over which their mean size is taken.
 pub const PACE_REPLIES: u64 = 16;
 
+/// When so many bytes come over a connection at once, the mean size of its replies is taken anew.
+pub const PACE_LOOK_BYTES: usize = 16 << 10;
+
+/// Replies that a client asks for in its turn at a connection, in bytes by their mean size, while others wait for theirs; [`WINDOW_MIN`] requests in any
+/// case.
+pub const TURN_REPLY_BYTES: u64 = 64 << 10;
+
 /// Runs of that connection that are looked through for what can be asked again over the fresh one. Whoever has more behind them waits.
 pub const BACKLOG_RUNS_MAX: usize = 10_000;
 

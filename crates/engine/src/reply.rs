@@ -116,6 +116,7 @@ impl Engine {
         if let Err(cause) = outcome {
             self.lose_upstream(now, id, &cause, true);
         }
+        self.look_at_pace(id, bytes.len());
         self.after_replies(now, id);
         self.schedule(id);
     }

@@ -13,7 +13,25 @@ use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
 use crate::time::Time;
-use crate::upstream::UpstreamKey;
+use crate::upstream::{Upstream, UpstreamKey};
+
+/// The turn of a client at an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turn {
+    pub(crate) upstream: UpstreamId,
+    pub(crate) client: ClientId,
+    /// Requests that it may still write.
+    left: u64,
+}
+
+impl Turn {
+    /// Whether one more request may be written.
+    pub(crate) fn take(&mut self) -> bool {
+        let Some(left) = self.left.checked_sub(1) else { return false };
+        self.left = left;
+        true
+    }
+}
 
 impl Engine {
     /// The upstream for a request that goes to one node ([`Engine::upstream_for`]): behind those that wait for room there. Who always came with something new when there was some
@@ -27,7 +45,7 @@ impl Engine {
         match self.upstream_for(now, key, client) {
             Availability::Ready(id)
                 if self.upstreams.get(id).is_some_and(|up| !up.waiters.is_empty())
-                    && self.grants.turn != Some((id, client)) =>
+                    && !self.grants.takes_turn(id, client) =>
             {
                 self.note_room(id);
                 Availability::Wait(id)
@@ -39,9 +57,13 @@ impl Engine {
     /// If this upstream has room, those that wait for it have their turns. What is parked for it goes before them.
     pub(crate) fn note_room(&mut self, id: UpstreamId) {
         let high = self.settings.limits.upstream_out_high_bytes;
-        let Some(upstream) = self.upstreams.get(id).filter(|up| up.takes_more(high)) else {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        if !upstream.waiters.is_empty() {
+            upstream.note_pace();
+        }
+        if !upstream.has_room(high) {
             return;
-        };
+        }
         if !upstream.waiters.is_empty() && !self.grants.roomy.contains(&id) {
             self.grants.roomy.push(id);
         }
@@ -77,9 +99,10 @@ impl Engine {
             if self.grants.slow.is_spent_for_large() {
                 return false;
             }
-            let upstream = self.upstreams.get_mut(id).filter(|up| up.takes_more(high));
+            let upstream = self.upstreams.get_mut(id).filter(|up| up.has_room(high));
             let Some(next) = upstream.and_then(|up| up.waiters.pop_front()) else { break };
-            self.grants.turn = Some((id, next));
+            let left = self.upstreams.get(id).map_or(0, Upstream::turn_requests);
+            self.grants.turn = Some(Turn { upstream: id, client: next, left });
             self.resume_client(now, next);
             self.grants.turn = None;
         }

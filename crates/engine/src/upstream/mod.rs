@@ -21,11 +21,10 @@ pub(crate) mod roles;
 mod sharers;
 
 use crate::account::Charge;
-use crate::backlog::Pace;
+use crate::backlog::{Pace, requests_max};
 use crate::defect::Refused;
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::large_replies::LARGE_CONN;
-use crate::limits::{KEPT_BYTES_MAX, LARGE_INFLIGHT_MAX, STALL_MIN_US, TURN_BYTES};
+use crate::limits::{KEPT_BYTES_MAX, STALL_MIN_US, TURN_BYTES};
 use crate::output::Output;
 use crate::removal::Edge;
 use crate::scripts::Digest;
@@ -268,6 +267,8 @@ pub struct Upstream {
     pub short_lives: u32,
     /// Sent bytes that are kept at most: at the bound it counts as full.
     pub(crate) kept_max_bytes: usize,
+    /// Requests that may wait for replies: fewer while replies are large (see `backlog`).
+    pub(crate) requests_max: usize,
     /// What it has in the engine's account of single clients.
     pub(crate) charge_own: Charge,
     /// The same, of all that use it.
@@ -319,6 +320,7 @@ impl Upstream {
             traffic: Traffic::default(),
             short_lives: 0,
             kept_max_bytes: KEPT_BYTES_MAX,
+            requests_max: requests_max(&key, 0),
             charge_own: Charge::default(),
             charge: Charge::default(),
         }
@@ -344,7 +346,8 @@ impl Upstream {
     }
 
     /// Whether it takes more: neither too much waits to be sent nor too much is kept for the case that it must be sent on, nor do too many requests
-    /// wait for replies. While clients wait for room, each of them gets a little of it in its turn.
+    /// wait for replies. While clients wait for room, each of them gets a little of it in its turn. Of requests with large replies a server has a few at a
+    /// time: it answers all that it has read before it looks at anybody else.
     #[inline(always)]
     pub fn has_room(&self, out_high_bytes: usize) -> bool {
         let high = match self.waiters.is_empty() {
@@ -354,13 +357,7 @@ impl Upstream {
         self.out.pending() < high
             && self.out.kept_bytes() < self.kept_max_bytes
             && self.inflight.bytes() < self.kept_max_bytes
-    }
-
-    /// The same for any request, also one with a large reply, of which no plain one is. Of these a server has a few at a
-    /// time: it answers all that it has read before it looks at anybody else.
-    pub(crate) fn takes_more(&self, out_high_bytes: usize) -> bool {
-        self.has_room(out_high_bytes)
-            && (self.key.conn != LARGE_CONN || self.inflight.len() < LARGE_INFLIGHT_MAX)
+            && self.inflight.len() < self.requests_max
     }
 
     /// Whether replies are looked at one by one.

@@ -1,6 +1,6 @@
 //! BIGKEYS: large requests and replies, as they pass.
 
-use crate::words::{Story, large_set};
+use crate::words::{Story, bulk, large_set};
 use engine::bigkeys::Options;
 use engine::{Notice, Settings};
 use resp::Value;
@@ -35,12 +35,6 @@ fn field(entry: &Value<'_>, name: &str) -> String {
         Value::Integer(number) => number.to_string(),
         text => String::from_utf8_lossy(text.as_text().expect("a text")).into_owned(),
     }
-}
-
-fn bulk(bytes: usize) -> Vec<u8> {
-    let mut out = Vec::new();
-    resp::encode::bulk(&mut out, &vec![b'v'; bytes]);
-    out
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Equal reads of several clients that wait together are sent once, and nobody can tell.
 
 use crate::words::cluster::{lost, moved};
-use crate::words::{Story, request, wire};
+use crate::words::{Story, bulk, request, wire};
 use engine::limits::{SHARED_READ_BYTES_MAX, SHARERS_MAX};
 use engine::settings::Limits;
 use engine::{Settings, hotkeys, observed, slowlog};
@@ -35,12 +35,6 @@ fn at_once(story: &mut Story, said: &[(&str, &[&str])]) {
         story.client(name).sends_at_once(&bytes);
     }
     story.turn();
-}
-
-fn bulk(bytes: usize) -> Vec<u8> {
-    let mut out = Vec::new();
-    resp::encode::bulk(&mut out, &vec![b'v'; bytes]);
-    out
 }
 
 #[test]

@@ -1,15 +1,9 @@
 //! A request whose reply was large goes over a connection for such requests, beside those that others share.
 
-use crate::words::{Story, request};
+use crate::words::{Story, bulk, request};
 use engine::limits::{LARGE_INFLIGHT_MAX, LARGE_REPLIES_MAX, LARGE_REPLY_KEPT_MS, WINDOW_MIN};
 
 const MIB: usize = 1 << 20;
-
-fn bulk(bytes: usize) -> Vec<u8> {
-    let mut out = Vec::new();
-    resp::encode::bulk(&mut out, &vec![b'v'; bytes]);
-    out
-}
 
 /// The reply to this request was large.
 fn knows(mut story: Story, line: &str) -> Story {

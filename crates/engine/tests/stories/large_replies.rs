@@ -1,17 +1,10 @@
 //! Large replies are cut through; a client that takes them slowly disturbs nobody for long.
 
-use crate::words::{Story, request};
+use crate::words::{Story, bulk, request};
 use engine::settings::{Settings, Timeouts};
 use engine::slowlog::Options;
 
 const MIB: usize = 1 << 20;
-
-/// A bulk of so many bytes.
-fn bulk(bytes: usize) -> Vec<u8> {
-    let mut out = Vec::new();
-    resp::encode::bulk(&mut out, &vec![b'v'; bytes]);
-    out
-}
 
 #[test]
 fn a_large_reply_goes_out_as_it_comes() {

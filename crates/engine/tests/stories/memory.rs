@@ -2,11 +2,10 @@
 //! causes most goes first, the connections that others use stay, and whoever behaves is served.
 
 use crate::words::cluster::{ask, moved};
-use crate::words::{Story, large_set, request};
+use crate::words::{Story, bulk, large_set, request};
 use engine::Settings;
 use engine::policy::{Namespace, Policies, Rules};
 use engine::report::MEMORY_KINDS;
-use resp::encode;
 use std::sync::Arc;
 
 const KIB: usize = 1 << 10;
@@ -35,13 +34,6 @@ fn fits(story: &Story) {
 fn of_kind(story: &Story, kind: &str) -> usize {
     let at = MEMORY_KINDS.iter().position(|one| *one == kind).expect("a kind of memory");
     story.report().memory[at] as usize
-}
-
-/// A bulk string of so many bytes.
-fn bulk(bytes: usize) -> Vec<u8> {
-    let mut out = Vec::new();
-    encode::bulk(&mut out, &vec![b'v'; bytes]);
-    out
 }
 
 /// The one element of an array.

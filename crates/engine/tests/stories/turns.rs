@@ -1,10 +1,10 @@
 //! What one client may have under way before others have their turn: at a server that is slow, and of the workers.
 
 use crate::pubsub::{confirms, listens, message};
-use crate::words::{HELLO_2, Story, request};
+use crate::words::{HELLO_2, Story, bulk, request};
 use engine::limits::{
-    FAN_KEY_COST, FAN_TURN_COST, QUESTIONS_MAX, SLOW_TURN_MAX, WINDOW_MOST, WINDOW_START,
-    WINDOW_UNTRIED,
+    BACKLOG_BYTES, FAN_KEY_COST, FAN_TURN_COST, QUESTIONS_MAX, SLOW_TURN_MAX, TURN_REPLY_BYTES,
+    WINDOW_MIN, WINDOW_MOST, WINDOW_START, WINDOW_UNTRIED,
 };
 
 /// A server that has answered something.
@@ -146,6 +146,44 @@ fn clients_that_wait_for_room_have_it_in_turn() {
         answered += owed;
     }
     assert_eq!(answered, 401);
+}
+
+#[test]
+fn pipelines_of_many_clients_for_replies_of_some_kb_leave_turns_to_others() {
+    let mut story = Story::new();
+    let reply = bulk(20_000);
+    let names: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+    for name in &names {
+        story.client(name).says("GET v");
+        story.server().gets("GET v").sends(&reply);
+        story.client(name).takes();
+    }
+    for name in &names {
+        story.client(name).sends(&request("GET v").repeat(60));
+    }
+    story.client("b").says("GET b");
+    let fits = BACKLOG_BYTES as usize / 20_000;
+    let asked = story.server().waiting();
+    assert!(asked <= fits + WINDOW_MIN as usize, "{asked} replies of 20 KB are to come first");
+    let mut answered = 0;
+    while story.server().takes_one().as_deref() != Some("GET b") {
+        answered += 1;
+        story.server().sends(&reply);
+        assert!(answered < 6_000, "all others had all of their replies first");
+    }
+    let turns = 100 * (TURN_REPLY_BYTES as usize / 20_000).max(WINDOW_MIN as usize);
+    assert!(answered <= fits + turns + 60, "{answered} replies came first");
+    // Small replies make room for more requests.
+    for _ in 0..50 {
+        let count = story.server().takes_requests();
+        story.server().sends(&b"$1\r\nx\r\n".repeat(count));
+    }
+    let open: usize = names.iter().map(|name| story.client(name).takes().len()).sum();
+    assert!(open > 0 && story.server().takes_requests() == 0, "requests are left");
+    for name in &names {
+        story.client(name).sends(&request("GET v").repeat(60));
+    }
+    assert_eq!(story.server().takes_requests(), 6_000);
 }
 
 #[test]

@@ -106,6 +106,13 @@ pub(crate) fn request(line: &str) -> Vec<u8> {
     out
 }
 
+/// A bulk string of so many bytes.
+pub(crate) fn bulk(bytes: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    resp::encode::bulk(&mut out, &vec![b'v'; bytes]);
+    out
+}
+
 /// `SET key` with a value of so many bytes.
 pub(crate) fn large_set(key: &str, bytes: usize) -> Vec<u8> {
     let mut out = Vec::new();
