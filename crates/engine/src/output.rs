@@ -73,6 +73,16 @@ impl Output {
         len >= CHUNK_BYTES || self.filling.capacity() - len <= ROOM_BYTES
     }
 
+    /// Appends a large buffer without a copy.
+    pub(crate) fn push(&mut self, buf: Vec<u8>) {
+        if !self.filling.is_empty() {
+            self.queued_bytes += self.filling.len();
+            self.chunks.push_back(core::mem::take(&mut self.filling));
+        }
+        self.queued_bytes += buf.len();
+        self.chunks.push_back(buf);
+    }
+
     /// Appends a piece of a large request, of which so many bytes are missing: they will follow. Replies are appended as they are: what comes of one
     /// in a turn mostly fits a pooled buffer, which is warm.
     pub fn append_part(&mut self, piece: &[u8], missing: u64, pool: &mut BufferPool) {

@@ -426,6 +426,23 @@ impl Engine {
         self.settle_if_needed(id);
     }
 
+    /// As [`Self::deliver`] of one large reply, which is not copied if it is its turn.
+    pub(crate) fn deliver_large(
+        &mut self,
+        id: ClientId,
+        seq: u32,
+        silent: bool,
+        reply: alloc::vec::Vec<u8>,
+    ) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if silent || seq != client.places.head() {
+            return self.deliver(id, seq, 1, silent, &reply);
+        }
+        client.note_part(reply.len());
+        client.out.push(reply);
+        self.deliver(id, seq, 1, silent, &[]);
+    }
+
     /// Writes a reply of the proxy's own: at its place behind everything that the client waits for.
     pub(crate) fn reply(
         &mut self,

@@ -24,9 +24,7 @@ use crate::delimiter::breaks_lines;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{PAGE_QUESTIONS_MAX, POOLED_BUFFER_BYTES, SPLIT_KEYS_MAX};
-use crate::local::info::servers::Summary;
 use crate::merge::{How, Merge, scan};
-use crate::mirror::{Kept, Ticket};
 use crate::plain::takes_plain;
 use crate::reject;
 use crate::request::Step;
@@ -98,11 +96,11 @@ pub(crate) struct Scratch {
     order: Vec<Placed>,
     parts: Vec<Part>,
     ways: Vec<Result<UpstreamId, Failure>>,
-    merged: Vec<u8>,
+    pub(crate) merged: Vec<u8>,
 }
 
 /// A list whose memory is used again for the next request, unless it is large: then its memory is given back.
-fn if_small<T>(list: Vec<T>) -> Vec<T> {
+pub(crate) fn if_small<T>(list: Vec<T>) -> Vec<T> {
     let bytes = list.capacity().saturating_mul(size_of::<T>());
     if bytes <= POOLED_BUFFER_BYTES { list } else { Vec::new() }
 }
@@ -653,81 +651,6 @@ impl Engine {
         let owner = Owner::Client { id: wish.id, seq, silent: wish.silent };
         self.write_part(now, upstream, owner, wish.row, wish.frame);
         Step::Done
-    }
-
-    /// One or several replies for parts of a request came.
-    pub(crate) fn part_replies(
-        &mut self,
-        now: Time,
-        id: crate::ids::MergeId,
-        part: u32,
-        count: u32,
-        bytes: &[u8],
-    ) {
-        if self.has_mirrors() {
-            self.mirror_replies(now, id, part, count, bytes);
-        }
-        let Some(merge) = self.merges.get_mut(id) else { return };
-        let wanted = self.clients.get(merge.client).is_some();
-        if wanted {
-            merge.make_room(&mut self.pool);
-        }
-        merge.take(part, count, if wanted { bytes } else { &[] });
-        self.account_merge(id);
-        self.finish_merge(now, id);
-    }
-
-    /// One reply for one part.
-    pub(crate) fn part_reply(
-        &mut self,
-        now: Time,
-        id: crate::ids::MergeId,
-        part: u32,
-        reply: &[u8],
-    ) {
-        self.part_replies(now, id, part, 1, reply);
-    }
-
-    /// How the servers are while the node of this index gives a page of SCAN.
-    fn seen_of_page(&mut self, index: usize, asked: bool) -> scan::Seen {
-        let pages = self.pages();
-        let (node, mark) = (pages.nodes.get(index).copied(), pages.mark);
-        let node = node.and_then(|node| self.nodes.get(node));
-        // A node that nobody asked may give slots away: then the iteration goes over all of them once more.
-        scan::Seen { mark, gives: !asked || node.is_some_and(|node| node.gives) }
-    }
-
-    pub(crate) fn finish_merge(&mut self, now: Time, id: crate::ids::MergeId) {
-        if self.merges.get(id).is_none_or(|merge| !merge.is_whole()) || self.opens_later(id) {
-            return;
-        }
-        let page_of = self.merges.get(id).and_then(Merge::page_of);
-        let seen = page_of.map(|(index, asked)| self.seen_of_page(index, asked));
-        let Some(merge) = self.remove_merge(id) else { return };
-        if let Some(ticket) = merge.info_ticket() {
-            let summary = Summary::of(&merge.replies());
-            self.pool.give(self.spare.take_apart(merge));
-            return self.servers_told(ticket, summary);
-        }
-        let mut out = core::mem::take(&mut self.scratch_parts.merged);
-        out.clear();
-        merge.write(&mut out, seen, &mut self.spare.spans);
-        let (client, seq, silent) = (merge.client, merge.seq, merge.silent);
-        let is_lost = merge.is_lost;
-        self.pool.give(self.spare.take_apart(merge));
-        self.change_merged(id, client, &mut out);
-        let kept = match self.has_mirrors() {
-            _ if self.elsewhere.is_some() && self.is_backed(now, id, &out) => Kept::Yes,
-            true => self.keep_for_mirrors(now, Ticket::Merge(id), (client, seq, silent), &out),
-            false => Kept::No,
-        };
-        match kept {
-            Kept::No | Kept::Instead(_) if is_lost => self.lose_client(client, seq),
-            Kept::No => self.deliver(client, seq, 1, silent, &out),
-            Kept::Instead(error) => self.deliver(client, seq, 1, silent, &error),
-            Kept::Yes => {}
-        }
-        self.scratch_parts.merged = if_small(out);
     }
 }
 

@@ -11,6 +11,7 @@
 //!
 //! Invariant: `open` is the number of parts without a reply; the merged reply is one whole RESP value.
 
+mod answered;
 mod check;
 pub mod scan;
 
@@ -180,6 +181,11 @@ impl Merge {
         let start = kept.len();
         append_piece(kept, bytes, 0);
         chunks.push(Chunk { part, start, end: kept.len() });
+    }
+
+    /// Whether the reply to its only part is the merged reply as it is.
+    pub(crate) fn gives_on(&self) -> bool {
+        self.parts == 1 && self.open == 1 && self.how == How::All(Gather::AllOk)
     }
 
     /// Whether all parts are answered.

@@ -57,6 +57,13 @@ pub(super) struct Changing {
 }
 
 impl Changing {
+    /// The reply that a client expects in place of this one, and how many bytes that cost. `left`: values may have so many bytes.
+    fn change(&mut self, outward: &Outward, reply: &[u8], left: usize) -> (Vec<u8>, usize) {
+        let mut changed = Vec::with_capacity(reply.len());
+        let cost_bytes = outward.write(reply, left, &mut self.zstd, &mut changed);
+        (changed, cost_bytes)
+    }
+
     pub(super) fn held_bytes(&self) -> usize {
         self.merges.len() * size_of::<(MergeId, Outward)>() + self.late.len() * size_of::<MergeId>()
     }
@@ -185,30 +192,37 @@ impl Engine {
         }
     }
 
-    /// A reply is whole: it becomes what the client expects.
-    pub(crate) fn change_merged(&mut self, merge: MergeId, client: ClientId, reply: &mut Vec<u8>) {
-        let Some(state) = &mut self.policy else { return };
-        let Some(outward) = state.changing.merges.remove(&merge) else { return };
-        if self.clients.get(client).is_none() {
-            return;
-        }
-        let cost_bytes = self.change_element(&outward, reply, usize::MAX);
-        if let Some(state) = &mut self.policy {
-            state.changing.changed_bytes += cost_bytes;
-        }
+    /// A reply is whole: what the client expects in its place. `None`: the reply as it is.
+    pub(crate) fn change_merged(
+        &mut self,
+        merge: MergeId,
+        client: ClientId,
+        reply: &[u8],
+    ) -> Option<Vec<u8>> {
+        let changing = &mut self.policy.as_mut()?.changing;
+        let outward = changing.merges.remove(&merge)?;
+        self.clients.get(client)?;
+        let (changed, cost_bytes) = changing.change(&outward, reply, usize::MAX);
+        changing.changed_bytes += cost_bytes;
+        Some(changed)
     }
 
     /// Whether this reply, which is whole, is changed in one of the next turns: a value of some KB at the server may be one of MB here, and those of many
     /// clients come at once. Replies behind it go on.
     pub(crate) fn opens_later(&mut self, merge: MergeId) -> bool {
-        let Some(state) = &mut self.policy else { return false };
-        let changing = &mut state.changing;
-        let waits =
-            changing.changed_bytes >= CHANGED_TURN_BYTES && changing.merges.contains_key(&merge);
-        if waits {
-            changing.late.push_back(merge);
+        let waits = self.changes_later(merge);
+        if let Some(state) = self.policy.as_mut().filter(|_| waits) {
+            state.changing.late.push_back(merge);
         }
         waits
+    }
+
+    /// Whether it must wait for that.
+    pub(crate) fn changes_later(&self, merge: MergeId) -> bool {
+        self.policy.as_ref().is_some_and(|state| {
+            let changing = &state.changing;
+            changing.changed_bytes >= CHANGED_TURN_BYTES && changing.merges.contains_key(&merge)
+        })
     }
 
     /// Whether replies wait for that.
@@ -230,18 +244,11 @@ impl Engine {
         }
     }
 
-    /// The same for an element of the reply to EXEC, of whose room for values so much is left. Returns how many bytes that cost.
-    pub(crate) fn change_element(
-        &mut self,
-        outward: &Outward,
-        reply: &mut Vec<u8>,
-        left: usize,
-    ) -> usize {
-        let Some(state) = &mut self.policy else { return 0 };
-        let mut changed = Vec::with_capacity(reply.len());
-        let cost_bytes = outward.write(reply, left, &mut state.changing.zstd, &mut changed);
-        *reply = changed;
-        cost_bytes
+    /// An element of the reply to EXEC becomes what the client expects; of the room for values so much is left.
+    pub(crate) fn change_element(&mut self, outward: &Outward, reply: &mut Vec<u8>, left: usize) {
+        if let Some(state) = &mut self.policy {
+            (*reply, _) = state.changing.change(outward, reply, left);
+        }
     }
 
     /// Who gets the reply to a request over a connection of the client's own.
