@@ -64,10 +64,11 @@ impl Engine {
         let messages = self.by_key.get(&Self::messages_key(node)).copied();
         let mut is_shut = false;
         for id in shared.chain(messages) {
-            if self.upstreams.get(id).is_some_and(|up| up.is_ready()) {
+            let Some(upstream) = self.upstreams.get(id) else { continue };
+            if upstream.is_ready() {
                 return false;
             }
-            is_shut |= self.is_down(id);
+            is_shut |= self.is_down(id) && !upstream.was_cut_short();
         }
         is_shut
     }

@@ -394,6 +394,11 @@ impl Upstream {
         matches!(self.state, State::Connecting(_) | State::Greeting(_) | State::Ready)
     }
 
+    /// Whether it is down only as its last connections were short (`CLIENT KILL` at the server, say), and no connect has failed since.
+    pub(crate) fn was_cut_short(&self) -> bool {
+        self.short_lives > 1 && self.failures == 1
+    }
+
     /// Whether it shows that its node cannot be reached. That the node refuses the greeting is an answer.
     pub fn is_away(&self) -> bool {
         match &self.state {

@@ -703,6 +703,43 @@ fn a_home_that_is_lost_has_a_successor_until_it_is_back() {
     story.client("a").gets(&*told);
 }
 
+// `CLIENT KILL` at a server, again and again: two connections in a row that lasted for a moment count as a failed connect.
+#[test]
+fn a_home_that_ends_its_connections_stays_the_home() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("SUBSCRIBE news140");
+    story.node("n2").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));
+    story.client("a").takes();
+    let mut newest = story.connects_to("n2");
+    for _ in 0..5 {
+        for number in [newest - 1, newest] {
+            story.node_conn("n2", number).dies("closed by the server");
+        }
+        story.after_ms(20).after_ms(60).after_ms(200);
+        assert_eq!(story.connects_to("n2"), newest + 2, "both are connected again");
+        newest += 2;
+        let mut asked = 0;
+        for number in [newest - 1, newest] {
+            if let Some(line) = story.node_conn("n2", number).takes_one() {
+                assert_eq!(line, "subscribe news140");
+                story.node_conn("n2", number).answers(&*confirms("subscribe news140 1"));
+                asked += 1;
+            }
+        }
+        assert_eq!(asked, 1);
+        for node in ["n1", "n3"] {
+            assert_eq!(story.connects_to(node), 1, "the channel went to {node}");
+        }
+    }
+    story.client("c").says("PUBLISH news140 x");
+    let published = [newest - 1, newest]
+        .map(|number| story.node_conn("n2", number).takes_one())
+        .into_iter()
+        .flatten()
+        .collect::<Vec<String>>();
+    assert_eq!(published, ["PUBLISH news140 x"]);
+}
+
 // A copy tells of the keys of its primary again.
 #[test]
 fn a_copy_at_which_a_pattern_is_heard_tells_of_no_keys() {
