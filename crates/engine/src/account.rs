@@ -262,10 +262,10 @@ fn from_bytes(limits: &Limits, workers: u32) -> usize {
 }
 
 impl Client {
-    /// What it has in the sums: all of it if either its buffers or the rest is much.
+    /// What it has in the sums: all of it, with the room of its buffers, if either what is in these or the rest is much.
     fn weight(&self, from_bytes: usize) -> usize {
         let (flows, rest) = (self.flow_bytes(), self.rest_bytes());
-        if flows.max(rest) > from_bytes { flows + rest } else { 0 }
+        if flows.max(rest) > from_bytes { flows + self.out.spare_bytes() + rest } else { 0 }
     }
 }
 

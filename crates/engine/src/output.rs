@@ -20,7 +20,7 @@
 //! the driver has not reported as sent.
 
 use crate::limits::POOLED_BUFFER_BYTES;
-use crate::pool::{BufferPool, make_room};
+use crate::pool::{BufferPool, make_room, taken_bytes};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -41,6 +41,8 @@ pub struct Output {
     /// Bytes in `chunks` and in flight.
     queued_bytes: usize,
     flight_bytes: usize,
+    /// Room beside these in the buffer that is in flight, if it was being filled.
+    flight_spare: usize,
     /// Bytes ever reported as sent: the position of the first that is not.
     finished: u64,
     /// What was sent and is kept, oldest first; the last one ends at `finished`.
@@ -97,6 +99,11 @@ impl Output {
         self.filling.len() + self.queued_bytes
     }
 
+    /// Room beside these in buffers: it takes memory, too.
+    pub(crate) fn spare_bytes(&self) -> usize {
+        self.flight_spare + taken_bytes(&self.filling) - self.filling.len()
+    }
+
     /// Whether the driver has a buffer.
     pub fn in_flight(&self) -> bool {
         self.flight_bytes > 0
@@ -113,6 +120,7 @@ impl Output {
             None if self.filling.is_empty() => return None,
             None => {
                 self.queued_bytes += self.filling.len();
+                self.flight_spare = taken_bytes(&self.filling) - self.filling.len();
                 core::mem::take(&mut self.filling)
             }
         };
@@ -155,7 +163,7 @@ impl Output {
         debug_assert_eq!(self.flight_bytes, buf.len(), "a buffer came back that was not in flight");
         self.queued_bytes -= self.flight_bytes;
         self.finished += self.flight_bytes as u64;
-        self.flight_bytes = 0;
+        (self.flight_bytes, self.flight_spare) = (0, 0);
     }
 
     /// Where the next byte that is appended will stand, counted from the connection's first.
@@ -244,7 +252,7 @@ impl Output {
         self.log.clear();
         self.log_bytes = 0;
         self.queued_bytes = 0;
-        self.flight_bytes = 0;
+        (self.flight_bytes, self.flight_spare) = (0, 0);
     }
 }
 
