@@ -626,6 +626,10 @@ pub const MIRROR_WINDOW_MAX: usize = 1_024;
 /// See [`MIRROR_WINDOW_MAX`]. One write more than fits goes all the same.
 pub const MIRROR_WINDOW_BYTES: usize = 1 << 20;
 
+/// Replies of mirrors that are held together, as this part of `Limits::memory_max_bytes`. Beyond it the connections of a mirror are closed; each write under way
+/// is sent once more at most.
+pub const MIRROR_PART: usize = 8;
+
 /// A mirror that was not reached is asked again after this time, which doubles with each failure, in milliseconds.
 pub const MIRROR_RETRY_MIN_MS: u64 = 20;
 
@@ -654,6 +658,10 @@ pub const READ_TARGETS_MAX: usize = 8;
 
 /// Reads under way to one target, also those that nobody waits for any more; one more goes to the next target, or to the upstream.
 pub const READ_TARGET_OPEN_MAX: usize = 65_536;
+
+/// Replies of read targets that are held together, as this part of `Limits::memory_max_bytes`. Beyond it the longest one is dropped, and another deployment
+/// is asked.
+pub const READ_TARGET_PART: usize = 4;
 
 /// Clients by which one target is asked: one for each database, protocol, server and shared connection. At it, those are closed by which nothing is
 /// asked; if there are none, a read that needs another one goes on.

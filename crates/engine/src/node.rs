@@ -54,6 +54,8 @@ pub struct Node {
     pub address: Address,
     /// [`Address::label`], kept because error texts need it.
     pub label: String,
+    /// Of the label: channels belong to nodes by it (see `pubsub::homes`).
+    pub(crate) label_hash: u64,
     /// How it is, for reads.
     pub health: Health,
     /// Whether it was giving slots to other nodes when it was last asked.
@@ -145,6 +147,7 @@ impl Node {
         Self {
             pool,
             address,
+            label_hash: rapidhash::v3::rapidhash_v3(label.as_bytes()),
             label,
             health: Health::default(),
             gives: false,

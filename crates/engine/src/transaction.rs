@@ -187,7 +187,7 @@ impl Engine {
         }
         let client = self.clients.get(wish.id)?;
         let open = client.places.open() > 0;
-        if wish.row == Some(ids::RESET) {
+        if wish.row == Some(ids::RESET) && arity_fits(ids::RESET, wish.args.len()) {
             if open {
                 // With the connection the replies would go that are still to come over it.
                 return Some(Step::Hold(Hold::Drained));
@@ -300,7 +300,8 @@ impl Engine {
     }
 
     fn while_queueing(&mut self, now: Time, wish: &Wish<'_>, way: Way) -> Step {
-        if let Some(row @ (ids::EXEC | ids::DISCARD | ids::MULTI | ids::WATCH)) = wish.row
+        if let Some(row @ (ids::EXEC | ids::DISCARD | ids::MULTI | ids::WATCH | ids::RESET)) =
+            wish.row
             && !arity_fits(row, wish.args.len())
         {
             if row == ids::EXEC {

@@ -89,7 +89,7 @@ impl core::error::Error for RequestError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyError {
     /// No type begins with this byte, or none may begin with it here (a `.` outside a streamed aggregate,
-    /// something else than `;` inside a streamed string).
+    /// something else than `;` inside a streamed string, a `>` behind an attribute).
     UnexpectedByte(u8),
     /// The number of a `$ ! = * % ~ > | ;` line is none, negative (but for the two nulls), or too large.
     BadLength,

@@ -275,7 +275,13 @@ fn element(
                 count -= 1;
             }
             // What an attribute belongs to stands at the attribute's own depth.
-            if kind == b'|' { element(bytes, at, depth, limits) } else { Ok(Some(at)) }
+            match kind {
+                b'|' if depth == 0 && bytes.get(at) == Some(&b'>') => {
+                    Err(ReplyError::UnexpectedByte(b'>'))
+                }
+                b'|' => element(bytes, at, depth, limits),
+                _ => Ok(Some(at)),
+            }
         }
     }
 }

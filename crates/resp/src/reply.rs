@@ -282,6 +282,10 @@ impl ReplyScanner {
                 self.awaiting = Awaiting::Text(0);
                 return Ok(Step::On(1));
             }
+            // A push is no value that an attribute could belong to: it would pass for the reply.
+            b'>' if self.after_attribute && self.level.depth == 0 => {
+                return Err(ReplyError::UnexpectedByte(kind));
+            }
             b':' | b'_' | b'#' | b'$' | b'!' | b'=' | b'*' | b'%' | b'~' | b'>' | b'|' => {}
             b'.' if self.may_end_stream() => {}
             other => return Err(ReplyError::UnexpectedByte(other)),

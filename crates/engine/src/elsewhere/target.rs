@@ -18,7 +18,7 @@ use crate::engine::{Action, Engine, Notice};
 use crate::fleet::Report;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{
-    READ_TARGET_FEEDERS_MAX, READ_TARGET_OPEN_MAX, READ_TARGET_RETRY_MAX_MS,
+    READ_TARGET_FEEDERS_MAX, READ_TARGET_OPEN_MAX, READ_TARGET_PART, READ_TARGET_RETRY_MAX_MS,
     READ_TARGET_RETRY_MIN_MS,
 };
 use crate::mirror::Numbers;
@@ -116,6 +116,22 @@ struct Feeder {
     skipped: usize,
 }
 
+impl Feeder {
+    /// Bytes of the reply at its begin that are here.
+    fn front_bytes(&self) -> usize {
+        self.scanner.position() as usize - self.skipped
+    }
+
+    /// They are not kept. Returns how many they were.
+    fn skip_front(&mut self) -> usize {
+        let bytes = self.front_bytes();
+        self.skipped += bytes;
+        self.input.drain(..bytes);
+        self.input.shrink_to_fit();
+        bytes
+    }
+}
+
 /// What came of a read.
 #[derive(Debug)]
 pub(crate) enum Heard {
@@ -172,6 +188,9 @@ pub(crate) struct Target {
     open_bytes: usize,
     open_bytes_max: usize,
     reply_bytes_max: usize,
+    /// Bytes of replies that are not whole yet, and how many these may be.
+    input_bytes: usize,
+    input_bytes_max: usize,
     health: Health,
     wishes: Wishes,
     /// Something happened, and it was not run since.
@@ -203,6 +222,8 @@ impl Target {
             open_bytes: 0,
             open_bytes_max: outer.elsewhere.inflight_max_bytes,
             reply_bytes_max: outer.limits.client_out_max_bytes,
+            input_bytes: 0,
+            input_bytes_max: replies_bytes_max(outer),
             health: Health::default(),
             wishes: Wishes::default(),
             is_touched: true,
@@ -213,8 +234,7 @@ impl Target {
     /// Bytes of replies that come, and of what its engine holds.
     pub(crate) fn held_bytes(&self) -> usize {
         let inner = self.engine.holdings();
-        let input: usize = self.feeders.values().map(|feeder| feeder.input.len()).sum();
-        input + inner.own + inner.common
+        self.input_bytes + inner.own + inner.common
     }
 
     /// Whether it is the one that these settings name, if it has the same servers.
@@ -231,6 +251,7 @@ impl Target {
     pub(super) fn change(&mut self, outer: &Settings, settings: &ReadTargetSettings, now: Time) {
         self.open_bytes_max = outer.elsewhere.inflight_max_bytes;
         self.reply_bytes_max = outer.limits.client_out_max_bytes;
+        self.input_bytes_max = replies_bytes_max(outer);
         self.is_touched = true;
         let users = self.engine.settings().users.clone();
         let inner = Settings { users, ..inner_settings(outer, settings) };
@@ -304,6 +325,7 @@ impl Target {
                 .collect();
             for lane in idle {
                 if let Some(feeder) = self.feeders.remove(&lane) {
+                    self.input_bytes -= feeder.input.len();
                     self.lanes.remove(&feeder.client);
                     self.engine.handle_client_closed(now, feeder.client);
                 }
@@ -394,12 +416,24 @@ impl Target {
             while let Some(buf) = self.engine.begin_client_send(id) {
                 if let Some(feeder) = lane.and_then(|lane| self.feeders.get_mut(&lane)) {
                     feeder.input.extend_from_slice(&buf);
+                    self.input_bytes += buf.len();
                 }
                 self.engine.handle_client_sent(now, id, buf);
             }
             if let Some(lane) = lane {
                 self.hear_feeder(now, lane);
             }
+        }
+        self.bound_input();
+    }
+
+    /// When replies that are not whole are too many bytes, the longest ones are dropped: they count as too long.
+    fn bound_input(&mut self) {
+        while self.input_bytes > self.input_bytes_max
+            && let Some(feeder) = self.feeders.values_mut().max_by_key(|one| one.front_bytes())
+            && feeder.front_bytes() > 0
+        {
+            self.input_bytes -= feeder.skip_front();
         }
     }
 
@@ -430,12 +464,11 @@ impl Target {
             self.open_bytes -= bytes;
             heard.push((whose, reply));
         }
-        let scanned = feeder.scanner.position() as usize - feeder.skipped;
-        if scanned > bound {
-            feeder.skipped += scanned;
-            pos += scanned;
-        }
         feeder.input.drain(..pos);
+        self.input_bytes -= pos;
+        if feeder.front_bytes() > bound {
+            self.input_bytes -= feeder.skip_front();
+        }
         for (whose, reply) in heard {
             self.take_reply(now, whose, reply);
         }
@@ -492,6 +525,7 @@ impl Target {
         else {
             return;
         };
+        self.input_bytes -= feeder.input.len();
         for (whose, bytes) in feeder.waiting {
             self.open -= 1;
             self.open_bytes -= bytes;
@@ -516,6 +550,8 @@ impl Target {
         assert_eq!(all().count(), self.open, "reads under way to a target");
         assert_eq!(all().map(|(_, bytes)| bytes).sum::<usize>(), self.open_bytes);
         assert_eq!(self.feeders.len(), self.lanes.len(), "feeders of a target");
+        let input: usize = self.feeders.values().map(|feeder| feeder.input.len()).sum();
+        assert_eq!(input, self.input_bytes, "replies of a target that are not whole");
         assert!(!self.is_touched, "a target that was not run");
         self.engine.check_invariants();
     }
@@ -598,13 +634,17 @@ impl Engine {
     }
 }
 
+/// Bytes of replies that a target, and its engine, hold at most.
+fn replies_bytes_max(outer: &Settings) -> usize {
+    outer.limits.memory_max_bytes / READ_TARGET_PART / outer.elsewhere.targets.len().max(1)
+}
+
 /// What a target's engine is told: its servers, and our times and bounds.
 pub(super) fn inner_settings(outer: &Settings, target: &ReadTargetSettings) -> Settings {
     let mut limits = outer.limits.clone();
     limits.clients_max = READ_TARGET_FEEDERS_MAX;
     limits.leases_min = 0;
-    // What is under way is bounded here.
-    limits.memory_max_bytes = usize::MAX;
+    limits.memory_max_bytes = replies_bytes_max(outer);
     limits.client_inflight_max = u32::MAX;
     let mut timeouts = outer.timeouts.clone();
     timeouts.client_idle_ms = 0;

@@ -107,7 +107,7 @@ impl Engine {
     }
 
     /// Gives its client a merged reply.
-    #[inline]
+    #[inline(always)]
     fn hand_merged(&mut self, now: Time, id: MergeId, asker: Asker, out: Vec<u8>) {
         let Asker { client, seq, silent, is_lost } = asker;
         let kept = match self.has_mirrors() {

@@ -45,7 +45,7 @@ use crate::command::{self, CommandId, Flags, ids};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId, NodeId, UpstreamId};
-use crate::limits::CONN_INDEX_BITS;
+use crate::limits::{CONN_INDEX_BITS, MIRROR_PART};
 use crate::request::Step;
 use crate::route::Known;
 use crate::scatter::{Wish, keys_of, row_of};
@@ -456,8 +456,9 @@ fn inner_settings(outer: &Settings, mirror: &MirrorSettings) -> Settings {
     limits.clients_max = 2;
     limits.shared_conns = 1;
     limits.leases_min = 0;
-    // What one client holds is bounded by the window.
-    limits.memory_max_bytes = usize::MAX;
+    // Its engine has one write more than the window allows, and replies that wait for those of slower servers.
+    let replies_bytes = outer.limits.memory_max_bytes / MIRROR_PART / outer.mirrors.len().max(1);
+    limits.memory_max_bytes = mirror.queue_max_bytes.saturating_add(replies_bytes);
     limits.client_inflight_max = u32::MAX;
     let mut timeouts = outer.timeouts.clone();
     timeouts.client_idle_ms = 0;

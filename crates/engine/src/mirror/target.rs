@@ -611,8 +611,10 @@ impl Target {
     fn client_lost(&mut self, now: Time) {
         self.window_bytes = 0;
         for sent in core::mem::take(&mut self.window) {
-            let What::Entry(entry) = sent.what else { continue };
+            let What::Entry(mut entry) = sent.what else { continue };
             if entry.repeats && entry.read.is_none() {
+                // The reply to one of these may be more than the engine may hold.
+                entry.repeats = false;
                 self.again.push(entry);
             } else {
                 let mut error = Vec::new();

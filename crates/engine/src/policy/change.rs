@@ -58,6 +58,7 @@ pub(super) struct Changing {
 
 impl Changing {
     /// The reply that a client expects in place of this one, and how many bytes that cost. `left`: values may have so many bytes.
+    #[inline]
     fn change(&mut self, outward: &Outward, reply: &[u8], left: usize) -> (Vec<u8>, usize) {
         let mut changed = Vec::with_capacity(reply.len());
         let cost_bytes = outward.write(reply, left, &mut self.zstd, &mut changed);

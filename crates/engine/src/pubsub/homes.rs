@@ -26,6 +26,7 @@ use super::Kind;
 use super::links::is_event;
 use crate::engine::Engine;
 use crate::ids::NodeId;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use rapidhash::v3::rapidhash_v3;
 
@@ -46,16 +47,31 @@ impl Engine {
     /// All nodes at which anybody may listen, but for shard channels.
     pub(super) fn all_homes(&self) -> Vec<NodeId> {
         let mut nodes = self.router.primaries();
+        let primaries: BTreeSet<NodeId> = nodes.iter().copied().collect();
         let homes = (0..self.router.pools.len() as u16).flat_map(|pool| self.router.homes(pool));
-        let homes = homes.filter(|home| !nodes.contains(home) && !self.is_shut(*home));
-        nodes.extend(homes.collect::<Vec<NodeId>>());
+        nodes.extend(homes.filter(|home| !primaries.contains(home) && !self.is_shut(*home)));
         nodes
     }
 
+    /// The node with the highest score of those that can be reached; of all, if none can.
     fn home_in(&self, pool: u16, name: &[u8]) -> Option<NodeId> {
         let hash = rapidhash_v3(name);
-        let rank = |node: &NodeId| (!self.is_shut(*node), score(hash, self.label(*node)));
-        self.router.homes(pool).max_by_key(rank)
+        let of_node = |id| (score(hash, self.nodes.get(id).map_or(0, |node| node.label_hash)), id);
+        let scores = || self.router.homes(pool).map(of_node);
+        let first = scores().max()?;
+        let mut best = first;
+        for _ in 0..HOMES_LOOKED_AT {
+            // Whether a node can be reached takes longer to know than the scores of many.
+            if !self.is_shut(best.1) {
+                return Some(best.1);
+            }
+            let Some(next) = scores().filter(|one| *one < best).max() else {
+                return Some(first.1);
+            };
+            best = next;
+        }
+        let reached = scores().filter(|(_, node)| !self.is_shut(*node)).max();
+        Some(reached.unwrap_or(first).1)
     }
 
     /// Whether this node cannot be reached, or does not take us.
@@ -74,11 +90,14 @@ impl Engine {
     }
 }
 
-/// How much a name belongs to a node.
-fn score(name: u64, node: &str) -> u64 {
+/// Nodes with the highest scores that are looked at one by one; then all are.
+const HOMES_LOOKED_AT: usize = 8;
+
+/// How much a name belongs to a node, by their hashes.
+fn score(name: u64, node: u64) -> u64 {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&name.to_le_bytes());
-    bytes[8..].copy_from_slice(&rapidhash_v3(node.as_bytes()).to_le_bytes());
+    bytes[8..].copy_from_slice(&node.to_le_bytes());
     rapidhash_v3(&bytes)
 }
 
@@ -86,13 +105,15 @@ fn score(name: u64, node: &str) -> u64 {
 mod tests {
     use super::*;
     use alloc::format;
+    use alloc::string::String;
 
     #[test]
     fn a_node_that_goes_takes_only_what_belongs_to_it() {
         let nodes: Vec<_> = (1..7).map(|n| format!("10.0.0.{n}:6379")).collect();
-        let home = |nodes: &[alloc::string::String], name: u32| {
+        let home = |nodes: &[String], name: u32| {
             let hash = rapidhash_v3(&name.to_le_bytes());
-            nodes.iter().max_by_key(|node| score(hash, node)).cloned()
+            let score_of = |node: &&String| score(hash, rapidhash_v3(node.as_bytes()));
+            nodes.iter().max_by_key(score_of).cloned()
         };
         let mut counts = alloc::collections::BTreeMap::new();
         for name in 0..6_000 {

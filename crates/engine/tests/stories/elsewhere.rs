@@ -309,6 +309,42 @@ fn a_large_reply_comes_whole_and_one_beyond_the_bound_comes_from_the_upstream() 
 }
 
 #[test]
+fn replies_that_come_from_many_servers_at_once_have_a_bound_together() {
+    let limits = Limits { memory_max_bytes: 16 << 20, ..Limits::default() };
+    let elsewhere = options(Order::Targets, &["b"]);
+    let mut story = Story::with(Settings { elsewhere, limits, ..Settings::default() });
+    story.server_says_to("COMMAND", "*0");
+    begin(&mut story);
+    let reply = wire(&format!("\"{}\"", "x".repeat(1 << 20)));
+    let (begun, end) = reply.split_at(reply.len() - 1);
+    let names: Vec<String> = (1..=12).map(|db| db.to_string()).collect();
+    let mut conns = Vec::new();
+    for name in &names {
+        story.client(name).says(&format!("SELECT {name}"));
+        story.client(name).takes();
+        story.client(name).says("GET k");
+        conns.push(story.connects_made());
+        story.server().gets("GET k").sends(begun);
+        let held = story.report().buffered_bytes;
+        assert!(held < 6 << 20, "{held} bytes are held, of which a target may have a quarter");
+    }
+    let mut dropped = 0;
+    for (name, conn) in names.iter().zip(conns) {
+        story.conn(conn).sends(end);
+        for number in 1..=story.connects_made() {
+            if story.conn(number).waiting() > 0 {
+                // The target's reply was dropped as it came.
+                story.conn(number).gets("GET k").answers("nil");
+                dropped += 1;
+            }
+        }
+        assert!(!story.client(name).takes().is_empty(), "no reply in database {name}");
+    }
+    assert!((8..12).contains(&dropped), "{dropped} replies were dropped");
+    assert!(!is_out(&story, 0), "a large reply is no failure");
+}
+
+#[test]
 fn what_does_not_fit_goes_to_the_upstream() {
     let bound = ReadsElsewhere { inflight_max_bytes: 100, ..options(Order::Targets, &["b"]) };
     let mut story = story_with(bound);

@@ -1,9 +1,10 @@
 //! Double writes: what clients write is written to other deployments as well.
 
 use crate::words::Story;
+use crate::words::cluster::seeds;
 use engine::mirror::Mode;
 use engine::node::Address;
-use engine::settings::{MirrorSettings, Node, Pool, Settings};
+use engine::settings::{Limits, MirrorSettings, Node, Pool, Settings};
 
 /// A mirror at a server of this name.
 pub(crate) fn mirror(name: &str) -> MirrorSettings {
@@ -328,6 +329,42 @@ fn a_huge_reply_to_a_write_is_not_kept() {
     }
     assert_eq!(counts(&story, 0), [4, 0, 0, 0]);
     assert!(story.engine.mirrors_are_idle());
+}
+
+// The replies of a cluster's servers come in any order; the client of the mirror's engine takes them in the order of its writes.
+#[test]
+fn a_huge_reply_behind_a_write_that_is_not_answered_is_not_kept() {
+    let kind = engine::report::MEMORY_KINDS.iter().position(|kind| *kind == "mirrors").unwrap();
+    for begin in ["$30000000\r\n", "*2\r\n$30000000\r\n"] {
+        let cluster = seeds(&["n1", "n2", "n3"]);
+        let to = MirrorSettings { pool: cluster.pool, node: cluster.node, ..mirror("b") };
+        let limits = Limits { memory_max_bytes: 16 << 20, ..Limits::default() };
+        let mut story = Story::with(Settings { mirrors: vec![to], limits, ..Settings::default() });
+        story.server_says_to("COMMAND", "*0");
+        for node in ["n1", "n2", "n3"] {
+            story.node_says_to(node, "EXISTS", ":1");
+        }
+        story.cluster_is("0-5460 n1, 5461-10922 n2, 10923-16383 n3");
+        story.client("a").says(["SET a4 1", "SET b4 1"]);
+        story.node("127.0.0.1").gets(["SET a4 1", "SET b4 1"]).answers(["+OK", "+OK"]);
+        story.client("a").gets(["+OK", "+OK"]);
+        story.node("n1").gets("SET a4 1");
+        story.node("n2").gets("SET b4 1").sends(begin.as_bytes());
+        for _ in 0..300 {
+            story.node("n2").sends(&[b'y'; 100_000]);
+            let held = story.report().memory[kind];
+            assert!(held < 4 << 20, "{held} bytes are held");
+        }
+        // Each write goes once more, over the connections that stand.
+        story.node("n1").answers("+OK");
+        story.node("n2").sends(if begin.len() > 12 { b"\r\n+OK\r\n" } else { b"\r\n" });
+        story.after_ms(2_000);
+        story.node("n1").gets("SET a4 1").answers("+OK");
+        story.node("n2").gets("SET b4 1").answers("+OK");
+        story.client("a").gets_nothing();
+        assert_eq!(counts(&story, 0), [2, 0, 0, 0]);
+        assert!(story.engine.mirrors_are_idle());
+    }
 }
 
 #[test]

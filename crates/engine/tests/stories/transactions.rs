@@ -548,3 +548,19 @@ fn a_multi_inside_of_a_transaction_does_not_end_it() {
     story.client("a").says("EXEC").gets(nested);
     story.node_conn("n1", 2).gets("EXEC").answers("*0\r\n").is_open();
 }
+
+#[test]
+fn a_reset_with_arguments_ends_no_transaction() {
+    let error = "-ERR wrong number of arguments for 'reset' command\r\n";
+    let mut story = Story::new();
+    story.client("a").says(["MULTI", "SET k 1", "RESET x", "SET l 1", "EXEC"]);
+    story.server().gets("MULTI").answers("+OK");
+    while let Some(line) = story.server().takes_one() {
+        let reply = if line == "DISCARD" { "+OK" } else { "+QUEUED" };
+        assert!(line == "DISCARD" || line.starts_with("SET "), "{line}");
+        story.server().answers(reply);
+    }
+    let got = story.client("a").takes_text();
+    let begin = format!("+OK\r\n+QUEUED\r\n{error}+QUEUED\r\n");
+    assert!(got.starts_with(&begin) && got[begin.len()..].starts_with("-EXECABORT "), "{got}");
+}

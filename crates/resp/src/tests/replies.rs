@@ -61,6 +61,8 @@ const BROKEN: &[(&[u8], ReplyError)] = &[
     (b"*?\r\n|1\r\n+a\r\n+b\r\n.\r\n", ReplyError::UnexpectedByte(b'.')),
     (b"%?\r\n+a\r\n.\rx", ReplyError::UnexpectedByte(b'.')),
     (b"$?\r\n$1\r\n", ReplyError::UnexpectedByte(b'$')),
+    (b"|1\r\n+a\r\n+b\r\n>1\r\n+c\r\n", ReplyError::UnexpectedByte(b'>')),
+    (b"|0\r\n>", ReplyError::UnexpectedByte(b'>')),
     (b"$x\r\n", ReplyError::BadLength),
     (b"$-2\r\n", ReplyError::BadLength),
     (b"$03\r\nabc\r\n", ReplyError::BadLength),
