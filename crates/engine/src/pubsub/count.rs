@@ -105,8 +105,8 @@ impl Engine {
         if subscriptions.is_empty() && subscriptions.elsewhere.is_empty() {
             return (0, 0);
         }
-        let seen = |kind, name: &[u8]| i64::from(self.belongs_at(kind, name, node));
-        let exact = self.beyond(kind, channel, seen(kind, channel));
+        let seen = |homes, kind, name: &[u8]| i64::from(self.belongs_at(homes, kind, name, node));
+        let exact = self.beyond(kind, channel, seen(None, kind, channel));
         if kind == Kind::Shard {
             return (exact, 0);
         }
@@ -116,7 +116,10 @@ impl Engine {
         let fits =
             |pattern: &&Name| glob::matches_within(pattern, channel, &mut left).unwrap_or(false);
         let matching: BTreeSet<&Name> = patterns.chain(others).filter(fits).collect();
-        let of_pattern = |name: &&Name| self.beyond(Kind::Pattern, name, seen(Kind::Pattern, name));
+        let homes = (matching.len() > 1).then(|| self.homes_now());
+        let of_pattern = |name: &&Name| {
+            self.beyond(Kind::Pattern, name, seen(homes.as_ref(), Kind::Pattern, name))
+        };
         let of_patterns = matching.iter().map(of_pattern).sum::<i64>();
         (exact + of_patterns, PUBLISH_STEPS_MAX - left)
     }
@@ -157,7 +160,7 @@ impl Engine {
         let Some(channel) = wish.args.get(1).filter(|_| wish.args.len() == 3) else {
             return self.forward_to_any(now, wish);
         };
-        let node = match self.channel_home(kind, channel) {
+        let node = match self.channel_home(None, kind, channel) {
             Ok(node) => node,
             Err(pool) => return self.unserved_step(now, wish.id, pool, wish.silent),
         };

@@ -30,18 +30,45 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use rapidhash::v3::rapidhash_v3;
 
+/// The nodes of each pool that channels can belong to just now, with the hashes of their names: for many channels one after the other.
+pub(super) struct Homes(Vec<Vec<(u64, NodeId)>>);
+
+impl Homes {
+    fn best(&self, pool: u16, name: u64) -> Option<NodeId> {
+        let nodes = self.0.get(usize::from(pool))?;
+        nodes.iter().map(|(hash, node)| (score(name, *hash), *node)).max().map(|(_, node)| node)
+    }
+}
+
 impl Engine {
-    /// The home of a channel. `Err`: this pool has nobody for it just now.
-    pub(super) fn channel_home(&self, kind: Kind, name: &[u8]) -> Result<NodeId, u16> {
+    /// The home of a channel, among `homes` if they are known. `Err`: this pool has nobody for it just now.
+    pub(super) fn channel_home(
+        &self,
+        homes: Option<&Homes>,
+        kind: Kind,
+        name: &[u8],
+    ) -> Result<NodeId, u16> {
         let place = self.router.channel_place(name);
         let moves = kind == Kind::Shard || is_event(name);
-        let home = if moves { None } else { self.home_in(place.pool, name) };
+        let home = if moves { None } else { self.home_in(homes, place.pool, name) };
         home.or_else(|| self.router.node(place)).ok_or(place.pool)
     }
 
     /// The home of all patterns in this pool.
-    pub(super) fn pattern_home(&self, pool: u16) -> Result<NodeId, u16> {
-        self.home_in(pool, b"").or_else(|| self.router.any_node_of(pool)).ok_or(pool)
+    pub(super) fn pattern_home(&self, homes: Option<&Homes>, pool: u16) -> Result<NodeId, u16> {
+        self.home_in(homes, pool, b"").or_else(|| self.router.any_node_of(pool)).ok_or(pool)
+    }
+
+    /// Where channels can belong just now: to nodes that can be reached, or to any in a pool of which none can.
+    pub(super) fn homes_now(&self) -> Homes {
+        let of_pool = |pool| {
+            let with_hash = |id| (self.nodes.get(id).map_or(0, |node| node.label_hash), id);
+            let all: Vec<_> = self.router.homes(pool).map(with_hash).collect();
+            let reached: Vec<_> =
+                all.iter().copied().filter(|(_, node)| !self.is_shut(*node)).collect();
+            if reached.is_empty() { all } else { reached }
+        };
+        Homes((0..self.router.pools.len() as u16).map(of_pool).collect())
     }
 
     /// All nodes at which anybody may listen, but for shard channels.
@@ -54,8 +81,11 @@ impl Engine {
     }
 
     /// The node with the highest score of those that can be reached; of all, if none can.
-    fn home_in(&self, pool: u16, name: &[u8]) -> Option<NodeId> {
+    fn home_in(&self, homes: Option<&Homes>, pool: u16, name: &[u8]) -> Option<NodeId> {
         let hash = rapidhash_v3(name);
+        if let Some(homes) = homes {
+            return homes.best(pool, hash);
+        }
         let of_node = |id| (score(hash, self.nodes.get(id).map_or(0, |node| node.label_hash)), id);
         let scores = || self.router.homes(pool).map(of_node);
         let first = scores().max()?;

@@ -18,6 +18,7 @@
 //! Invariant: a link that is `Asked` or `Held` names a connection that was told so and has not been lost since.
 
 use super::handover::Handover;
+use super::homes::Homes;
 use super::{Asked, Kind, Link, LinkState, Name, Topic, Waiter};
 use crate::connect::{Availability, too_many_upstreams};
 use crate::engine::Engine;
@@ -55,7 +56,7 @@ impl Engine {
         name: &Name,
     ) -> Result<(), Step> {
         if !self.subscriptions.topic(kind, name).is_some_and(Topic::goes_on) {
-            let links = match self.belongs(kind, name) {
+            let links = match self.belongs(None, kind, name) {
                 Ok(links) => links,
                 Err(pool) => return Err(self.unserved_call(now, call, pool)),
             };
@@ -76,14 +77,16 @@ impl Engine {
     }
 
     /// Where a topic belongs. `Err`: this pool has nobody for it just now.
-    fn belongs(&self, kind: Kind, name: &[u8]) -> Result<Vec<Link>, u16> {
+    fn belongs(&self, homes: Option<&Homes>, kind: Kind, name: &[u8]) -> Result<Vec<Link>, u16> {
         let link = |node, home| Link { node, home, ends: false, state: LinkState::Wanted };
         let mut links = Vec::with_capacity(1);
         match kind {
-            Kind::Channel | Kind::Shard => links.push(link(self.channel_home(kind, name)?, true)),
+            Kind::Channel | Kind::Shard => {
+                links.push(link(self.channel_home(homes, kind, name)?, true))
+            }
             Kind::Pattern => {
                 for pool in 0..self.router.pools.len() as u16 {
-                    links.push(link(self.pattern_home(pool)?, true));
+                    links.push(link(self.pattern_home(homes, pool)?, true));
                 }
             }
         }
@@ -103,8 +106,15 @@ impl Engine {
     }
 
     /// Whether this topic is subscribed to at this node by every worker that listens to it; the tables of all are alike.
-    pub(super) fn belongs_at(&self, kind: Kind, name: &[u8], node: NodeId) -> bool {
-        self.belongs(kind, name).is_ok_and(|links| links.iter().any(|link| link.node == node))
+    pub(super) fn belongs_at(
+        &self,
+        homes: Option<&Homes>,
+        kind: Kind,
+        name: &[u8],
+        node: NodeId,
+    ) -> bool {
+        self.belongs(homes, kind, name)
+            .is_ok_and(|links| links.iter().any(|link| link.node == node))
     }
 
     /// At how many of these nodes this worker still listens to a topic that belongs elsewhere by now.
@@ -117,7 +127,7 @@ impl Engine {
 
     /// At how many nodes it is subscribed to.
     pub(super) fn places_of(&self, kind: Kind, name: &[u8]) -> usize {
-        self.belongs(kind, name).map_or(1, |links| links.len())
+        self.belongs(None, kind, name).map_or(1, |links| links.len())
     }
 
     /// Asks for those links of a topic that are not asked for, as far as their connections are ready. `Err`: a node is known to be down.
@@ -376,19 +386,21 @@ impl Engine {
     pub(crate) fn listening_failed(&mut self, now: Time, node: NodeId, error: &[u8]) {
         let mut waiting: Vec<ClientId> = Vec::new();
         let mut goes = false;
+        if self.subscriptions.is_empty() {
+            return;
+        }
+        let homes = self.homes_now();
         for (kind, topics) in Kind::ALL.into_iter().zip(&self.subscriptions.topics) {
             let was = |topic: &Topic| topic.links.iter().any(|link| link.node == node);
             for (name, topic) in topics.iter().filter(|(_, topic)| was(topic)) {
-                match self.belongs_at(kind, name, node) {
+                match self.belongs_at(Some(&homes), kind, name, node) {
                     true => waiting.extend(&topic.waiting),
                     false => goes = true,
                 }
             }
         }
-        if !self.subscriptions.is_empty() {
-            let wait_ms = if goes { 0 } else { RELINK_REFUSED_MS };
-            self.subscriptions.relink_by(now.plus_ms(wait_ms));
-        }
+        let wait_ms = if goes { 0 } else { RELINK_REFUSED_MS };
+        self.subscriptions.relink_by(now.plus_ms(wait_ms));
         for client in waiting {
             self.fail_wait(client, error);
         }
@@ -539,8 +551,9 @@ impl Engine {
         }
         if self.subscriptions.relink_at.is_some_and(|at| at <= now) {
             self.subscriptions.relink_at = None;
+            let homes = self.homes_now();
             for (kind, name) in self.subscriptions.names() {
-                self.relink(now, kind, &name);
+                self.relink(now, &homes, kind, &name);
             }
         }
         while let Some((until, id)) = self.subscriptions.waits.front().copied()
@@ -576,11 +589,11 @@ impl Engine {
     }
 
     /// A topic goes to where it belongs now. One that ends stays.
-    fn relink(&mut self, now: Time, kind: Kind, name: &Name) {
+    fn relink(&mut self, now: Time, homes: &Homes, kind: Kind, name: &Name) {
         if self.subscriptions.topic(kind, name).is_none_or(Topic::is_over) {
             return;
         }
-        let mut links = match self.belongs(kind, name) {
+        let mut links = match self.belongs(Some(homes), kind, name) {
             Ok(links) => links,
             Err(pool) => {
                 self.want_topology(pool);
