@@ -71,6 +71,11 @@ impl Engine {
         Homes((0..self.router.pools.len() as u16).map(of_pool).collect())
     }
 
+    /// Whether channels of this pool can belong to another node than this one, which cannot be reached.
+    pub(super) fn has_other_home(&self, pool: u16, node: NodeId) -> bool {
+        self.router.homes(pool).any(|home| home != node && !self.is_shut(home))
+    }
+
     /// All nodes at which anybody may listen, but for shard channels.
     pub(super) fn all_homes(&self) -> Vec<NodeId> {
         let mut nodes = self.router.primaries();

@@ -46,6 +46,15 @@ pub(super) fn is_event(channel: &[u8]) -> bool {
     EVENTS.iter().any(|begin| channel.starts_with(begin))
 }
 
+/// Whether a server may tell a listener to this topic of its own keys.
+fn tells_events(kind: Kind, name: &[u8]) -> bool {
+    match kind {
+        Kind::Channel => is_event(name),
+        Kind::Pattern => EVENTS.iter().any(|begin| glob::may_begin_with(name, begin)),
+        Kind::Shard => false,
+    }
+}
+
 impl Engine {
     /// Sees to it that a topic is subscribed to where it belongs, for a client that asks for it.
     pub(super) fn link_for(
@@ -90,12 +99,7 @@ impl Engine {
                 }
             }
         }
-        let tells_events = match kind {
-            Kind::Channel => is_event(name),
-            Kind::Pattern => EVENTS.iter().any(|begin| glob::may_begin_with(name, begin)),
-            Kind::Shard => false,
-        };
-        if tells_events && !self.is_one() {
+        if tells_events(kind, name) && !self.is_one() {
             for node in self.router.primaries() {
                 if links.iter().all(|other| other.node != node) {
                     links.push(link(node, false));
@@ -389,11 +393,17 @@ impl Engine {
         if self.subscriptions.is_empty() {
             return;
         }
-        let homes = self.homes_now();
+        let pool = self.nodes.get(node).map_or(0, |node| node.pool);
+        let has_other = self.has_other_home(pool, node);
         for (kind, topics) in Kind::ALL.into_iter().zip(&self.subscriptions.topics) {
             let was = |topic: &Topic| topic.links.iter().any(|link| link.node == node);
             for (name, topic) in topics.iter().filter(|(_, topic)| was(topic)) {
-                match self.belongs_at(Some(&homes), kind, name, node) {
+                // Where another node can be a home, one that cannot be reached is none.
+                let stays = match has_other && kind != Kind::Shard && !tells_events(kind, name) {
+                    true => false,
+                    false => self.belongs_at(None, kind, name, node),
+                };
+                match stays {
                     true => waiting.extend(&topic.waiting),
                     false => goes = true,
                 }
