@@ -21,8 +21,9 @@
 //! Invariant: nothing of these commands is done unless EXEC was, and an [`Assembly`] has an open place of its client.
 
 use crate::account::{Charge, KeptFrames, kept_bytes};
+use crate::acl::DEFAULT;
 use crate::client::{Client, Hold};
-use crate::command::{self, CommandId, Flags, ids};
+use crate::command::{self, CommandId, Flags, ids, word};
 use crate::engine::Engine;
 use crate::ids::ClientId;
 use crate::lease::State;
@@ -65,6 +66,8 @@ pub(crate) struct Own {
     changed: Vec<(usize, Outward)>,
     /// A SUBSCRIBE is among them: what PING answers behind it only we know.
     listens: bool,
+    /// An AUTH as another user is among them, or a HELLO with one: nothing may stand behind it.
+    pub(crate) changes_user: bool,
     /// Memory for `keys`.
     keys_bytes: usize,
 }
@@ -308,11 +311,27 @@ impl Engine {
         Ok(wish.args.get(1).copied())
     }
 
+    /// Whether this command makes the client another user, if the password is right.
+    fn leads_to_another_user(&self, wish: &Wish<'_>) -> bool {
+        let auth_at = wish.args.iter().position(|arg| word::is(arg, b"AUTH"));
+        let name: &[u8] = match (wish.row, wish.args, auth_at) {
+            (Some(ids::AUTH), [_, name, _], _) => name,
+            (Some(ids::AUTH), _, _) => DEFAULT,
+            (Some(ids::HELLO), args, Some(at)) => args.get(at + 1).copied().unwrap_or_default(),
+            _ => return false,
+        };
+        let own = self.clients.get(wish.id).map(|client| client.user as usize);
+        let users = &self.settings.users;
+        let may_be_others = name == DEFAULT && users.admits_by_password();
+        may_be_others || users.position(name).is_some_and(|user| Some(user) != own)
+    }
+
     /// A command was queued that is the `index`-th: by a stand-in if it is the proxy's own.
     pub(crate) fn queued_inside(&mut self, wish: &Wish<'_>, index: usize, stands_in: bool) {
         let outward = self.take_outward();
         let keys = crate::scatter::keys_of(wish.args, self.learned.as_ref());
         let keys: Vec<Vec<u8>> = keys.iter().map(|(_, key)| key.to_vec()).collect();
+        let becomes_another = stands_in && self.leads_to_another_user(wish);
         let Some(own) = self.own_of(wish.id) else { return };
         if let Some(outward) = outward {
             own.changed.push((index, outward));
@@ -325,6 +344,7 @@ impl Engine {
             own.tracks |= wish.row == Some(ids::CLIENT)
                 && command::lookup_sub(ids::CLIENT, wish.args[1]) == Some(ids::CLIENT_TRACKING);
             own.listens |= wish.row.and_then(verb).is_some();
+            own.changes_user |= becomes_another;
             own.commands.push(index, wish.frame.to_vec());
         } else if own.tracks {
             own.keys_bytes += keys_bytes(&keys);
@@ -370,7 +390,7 @@ impl Engine {
         Some(&mut self.clients.get_mut(id)?.lease.as_mut()?.own)
     }
 
-    fn own(&self, id: ClientId) -> Option<&Own> {
+    pub(crate) fn own(&self, id: ClientId) -> Option<&Own> {
         Some(&self.clients.get(id)?.lease.as_ref()?.own)
     }
 

@@ -106,6 +106,9 @@ pub const MOVED_INSIDE: &str = "ERR respool: the keys of this transaction went t
 /// Too much in a transaction before its first key.
 pub const UNSENT_MAX: &str =
     "ERR respool: too much stands in this transaction before its first key";
+/// A command behind an `AUTH` as another user between `MULTI` and `EXEC`.
+pub const BEHIND_AUTH: &str =
+    "ERR respool: between MULTI and EXEC nothing may stand behind AUTH as another user";
 /// Too much in a transaction that the proxy has to answer.
 pub const OWN_INSIDE_MAX: &str =
     "ERR respool: too much stands in this transaction that the proxy answers and not the server";

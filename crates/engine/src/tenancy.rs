@@ -322,10 +322,17 @@ impl Engine {
                 continue;
             }
             self.tell_closed(id, "it belongs to another tenant now");
-            match self.is_blocked(id) {
-                true => self.close_client(id, None),
-                false => self.begin_close(id),
-            }
+            self.send_away(id);
+        }
+    }
+
+    /// A client gets what it is owed, and is closed. Who waits for something to happen, or has sent half of a large request, is closed at once.
+    pub(crate) fn send_away(&mut self, id: ClientId) {
+        let is_sending =
+            |client: &Client| matches!(client.hold, Hold::Streaming(_) | Hold::Skipping);
+        match self.is_blocked(id) || self.clients.get(id).is_some_and(is_sending) {
+            true => self.close_client(id, None),
+            false => self.begin_close(id),
         }
     }
 
@@ -336,10 +343,7 @@ impl Engine {
             if self.clients.get(id).is_some_and(|client| !client.closing) {
                 self.tell_closed(id, cause);
             }
-            match self.is_blocked(id) {
-                true => self.close_client(id, None),
-                false => self.begin_close(id),
-            }
+            self.send_away(id);
         }
     }
 }

@@ -313,6 +313,10 @@ impl Engine {
         match wish.row {
             Some(ids::EXEC) => return self.exec(now, wish),
             Some(ids::DISCARD) => return self.discard(now, wish),
+            _ if self.own(wish.id).is_some_and(|own| own.changes_user) => {
+                // The rights of the user that the client is with EXEC would not be looked at.
+                return self.refuse_inside(wish, Refusal::Text(reject::BEHIND_AUTH));
+            }
             _ => {}
         }
         let (frame, is_own) = match self.stand_in(now, wish) {

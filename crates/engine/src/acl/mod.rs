@@ -331,6 +331,11 @@ impl Users {
         self.authenticate(DEFAULT, password).filter(|user| !self.users[*user as usize].rules.nopass)
     }
 
+    /// Whether some users need not say their name.
+    pub(crate) fn admits_by_password(&self) -> bool {
+        !self.by_password.is_empty()
+    }
+
     /// Who of those has this password whom their password alone lets in.
     pub(crate) fn whose_password(&self, password: &[u8]) -> Option<u32> {
         self.whose(Digest::of_given(password).as_ref())

@@ -306,9 +306,10 @@ impl Engine {
                 continue;
             }
             self.tell_closed(id, "the namespace of its keys is another one now");
-            match self.is_blocked(id) {
+            // What servers confirm from now on would show their names.
+            match self.clients.get(id).is_some_and(|client| client.listening.is_some()) {
                 true => self.close_client(id, None),
-                false => self.begin_close(id),
+                false => self.send_away(id),
             }
         }
     }

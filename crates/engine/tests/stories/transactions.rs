@@ -2,6 +2,8 @@
 
 use crate::words::cluster::moved;
 use crate::words::{Story, large_set};
+use engine::Settings;
+use engine::acl::Users;
 
 const ABORT: &str = "-EXECABORT Transaction discarded because of previous errors.";
 const CROSSSLOT: &str = "-CROSSSLOT Keys in request don't hash to the same slot";
@@ -563,4 +565,34 @@ fn a_reset_with_arguments_ends_no_transaction() {
     let got = story.client("a").takes_text();
     let begin = format!("+OK\r\n+QUEUED\r\n{error}+QUEUED\r\n");
     assert!(got.starts_with(&begin) && got[begin.len()..].starts_with("-EXECABORT "), "{got}");
+}
+
+#[test]
+fn nothing_stands_behind_a_login_as_another_user_in_a_transaction() {
+    let mut users = Users::default();
+    users.set(b"default", &[b"reset", b"on", b"nopass", b"+@all", b"~*", b"&*"]).expect("rules");
+    users.set(b"low", &[b"on", b">p", b"+@all", b"-set", b"~a*", b"&a*"]).expect("rules");
+    let settings = Settings { users: users.into(), ..Settings::default() };
+    for login in ["AUTH low p", "HELLO 2 AUTH low p", "HELLO 2 SETNAME x AUTH low p"] {
+        for behind in ["SET b 1", "SUBSCRIBE b", "EVAL script 0", "CLIENT ID", "AUTH low p"] {
+            let mut story = Story::with(settings.clone());
+            story.client("a").says(["MULTI", login, behind, "EXEC"]);
+            story.server().gets("MULTI").answers("+OK");
+            while let Some(line) = story.server().takes_one() {
+                let is_behind = line.split(' ').next() == behind.split(' ').next();
+                assert!(!is_behind, "{login}, {behind}: {line}");
+                story.server().answers(if line == "DISCARD" { "+OK" } else { "+QUEUED" });
+            }
+            let got = story.client("a").takes_text();
+            let error = "-ERR respool: between MULTI and EXEC nothing may stand behind AUTH";
+            assert!(got.contains(error) && got.contains("-EXECABORT "), "{login}, {behind}: {got}");
+        }
+    }
+    // Nobody becomes another user by these.
+    for login in ["AUTH x", "AUTH default x", "AUTH nobody p", "HELLO 2 AUTH default x"] {
+        let mut story = Story::with(settings.clone());
+        story.client("a").says(["MULTI", login, "SET b 1"]);
+        story.server().gets("MULTI").answers("+OK");
+        assert_eq!(story.server().takes_requests(), 2, "{login}");
+    }
 }
