@@ -321,6 +321,24 @@ fn with_another_namespace_clients_begin_anew() {
     story.server().gets("GET k");
 }
 
+#[test]
+fn another_namespace_closes_who_has_sent_half_of_a_request_or_waits_for_a_channel() {
+    for verb in ["subscribe", "psubscribe", "ssubscribe"] {
+        let mut story = story();
+        story.client("a").says(&*format!("{} news", verb.to_uppercase()));
+        story.server().gets(&*format!("{verb} t:news"));
+        story.reconfigures(|settings| settings.policies = of(rules("u:")));
+        let text = format!("*3\r\n${}\r\n{verb}\r\n$6\r\nt:news\r\n:1\r\n", verb.len());
+        story.server().answers(&*text);
+        assert_eq!(story.client("a").takes_text(), "");
+        story.client("a").is_closed();
+    }
+    let mut story = story();
+    story.client("b").sends(&large_set("big", 2 << 20)[..1 << 20]);
+    story.reconfigures(|settings| settings.policies = of(rules("u:")));
+    story.client("b").is_closed();
+}
+
 // The server executes the commands behind it one by one, and their replies would show the server's names.
 #[test]
 fn who_has_sent_more_than_a_multi_that_is_refused_is_closed() {

@@ -589,7 +589,7 @@ fn nothing_stands_behind_a_login_as_another_user_in_a_transaction() {
         }
     }
     // Nobody becomes another user by these.
-    for login in ["AUTH x", "AUTH default x", "AUTH nobody p", "HELLO 2 AUTH default x"] {
+    for login in ["AUTH x", "AUTH default x", "AUTH nobody p"] {
         let mut story = Story::with(settings.clone());
         story.client("a").says(["MULTI", login, "SET b 1"]);
         story.server().gets("MULTI").answers("+OK");
