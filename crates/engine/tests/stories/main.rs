@@ -36,6 +36,7 @@ mod facade;
 mod figures;
 mod greeting;
 mod hello_auth;
+mod homes;
 mod info;
 mod inside;
 mod large_conn;

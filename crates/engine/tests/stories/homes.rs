@@ -1,0 +1,116 @@
+//! Homes of channels in a cluster: failovers and slot moves leave them, a node that is lost gives them up, and a node that ends connections keeps them.
+
+use crate::pubsub::{confirms, message};
+use crate::words::Story;
+use crate::words::cluster::moved;
+
+#[test]
+fn a_failover_moves_no_channel() {
+    let mut story = Story::cluster();
+    story.cluster_is("0-5460 n1, 5461-10922 n2 n4, 10923-16383 n3");
+    story.warm_up();
+    story.client("a").says("SUBSCRIBE a4 news140");
+    for (node, channel) in [("n2", "a4"), ("n4", "news140")] {
+        let confirmed = confirms(&format!("subscribe {channel} 1"));
+        story.node(node).gets(&*format!("subscribe {channel}")).answers(&*confirmed);
+    }
+    story.client("a").takes();
+    // Nobody has heard yet that the former primary is a copy now: no table names it.
+    story.cluster_is("0-5460 n1, 5461-10922 n4, 10923-16383 n3");
+    story.client("b").says("GET b4");
+    story.node_conn("n2", 1).gets("GET b4").answers(&*moved("b4", "n4"));
+    story.after_ms(700);
+    story.node_conn("n4", 2).gets("GET b4").answers("nil");
+    story.client("b").gets("nil");
+    story.cluster_is("0-5460 n1, 5461-10922 n4 n2, 10923-16383 n3");
+    story.client("b").says("GET c1");
+    story.node_conn("n3", 1).gets("GET c1").answers(&*moved("c1", "n3"));
+    story.after_ms(700);
+    for (node, channel) in [("n2", "a4"), ("n4", "news140")] {
+        story.client("c").says(&*format!("PUBLISH {channel} x"));
+        let (listens, publishes) = if node == "n2" { (2, 1) } else { (1, 2) };
+        story.node_conn(node, listens).gets_nothing();
+        let told = message(&format!("message {channel} x"));
+        story.node_conn(node, publishes).gets(&*format!("PUBLISH {channel} x")).answers(":1");
+        story.node_conn(node, listens).answers(&*told);
+        story.client("a").gets(&*told);
+        story.client("c").gets(":1");
+    }
+}
+
+#[test]
+fn a_slot_that_moves_moves_no_channel() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("SUBSCRIBE a4");
+    story.node("n2").gets("subscribe a4").answers(&*confirms("subscribe a4 1"));
+    story.client("a").takes();
+    story.cluster_is("0-1 n1, 2-10922 n2, 10923-16383 n3");
+    story.client("b").says("GET a4");
+    story.node_conn("n1", 1).gets("GET a4").answers(&*moved("a4", "n2"));
+    story.after_ms(700);
+    story.node_conn("n2", 1).gets("GET a4").answers("nil");
+    story.node("n2").gets_nothing();
+    story.client("b").gets("nil").says("PUBLISH a4 x");
+    story.node_conn("n2", 1).gets("PUBLISH a4 x").answers(":1");
+    story.client("b").gets(":1");
+}
+
+#[test]
+fn a_home_that_is_lost_has_a_successor_until_it_is_back() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("SUBSCRIBE news140");
+    story.node("n2").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));
+    story.client("a").takes();
+    story.crashes("n2").after_ms(50);
+    story.node("n3").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));
+    story.client("b").says("SUBSCRIBE news140").gets(&*confirms("subscribe news140 1"));
+    story.client("c").says("PUBLISH news140 x");
+    story.node_conn("n3", 1).gets("PUBLISH news140 x").answers(":1");
+    story.client("c").gets(":2");
+    story.is_up("n2").after_ms(20_000);
+    story.node("n2").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));
+    story.after_ms(engine::limits::HANDOVER_LINGER_MS);
+    let gone = confirms("unsubscribe news140 0");
+    story.node("n3").gets("unsubscribe news140").answers(&*gone);
+    story.node("n2").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));
+    let told = message("message news140 y");
+    story.node("n2").answers(&*told);
+    story.client("a").gets(&*told);
+}
+
+// `CLIENT KILL` at a server, again and again: two connections in a row that lasted for a moment count as a failed connect.
+#[test]
+fn a_home_that_ends_its_connections_stays_the_home() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("SUBSCRIBE news140");
+    story.node("n2").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));
+    story.client("a").takes();
+    let mut newest = story.connects_to("n2");
+    for _ in 0..5 {
+        for number in [newest - 1, newest] {
+            story.node_conn("n2", number).dies("closed by the server");
+        }
+        story.after_ms(20).after_ms(60).after_ms(200);
+        assert_eq!(story.connects_to("n2"), newest + 2, "both are connected again");
+        newest += 2;
+        let mut asked = 0;
+        for number in [newest - 1, newest] {
+            if let Some(line) = story.node_conn("n2", number).takes_one() {
+                assert_eq!(line, "subscribe news140");
+                story.node_conn("n2", number).answers(&*confirms("subscribe news140 1"));
+                asked += 1;
+            }
+        }
+        assert_eq!(asked, 1);
+        for node in ["n1", "n3"] {
+            assert_eq!(story.connects_to(node), 1, "the channel went to {node}");
+        }
+    }
+    story.client("c").says("PUBLISH news140 x");
+    let published = [newest - 1, newest]
+        .map(|number| story.node_conn("n2", number).takes_one())
+        .into_iter()
+        .flatten()
+        .collect::<Vec<String>>();
+    assert_eq!(published, ["PUBLISH news140 x"]);
+}
