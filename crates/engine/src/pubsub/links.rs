@@ -91,7 +91,7 @@ impl Engine {
         let mut links = Vec::with_capacity(1);
         match kind {
             Kind::Channel | Kind::Shard => {
-                links.push(link(self.channel_home(homes, kind, name)?, true))
+                links.push(link(self.channel_home(homes, kind, name)?, true));
             }
             Kind::Pattern => {
                 for pool in 0..self.router.pools.len() as u16 {
