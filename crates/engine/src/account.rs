@@ -262,7 +262,7 @@ fn from_bytes(limits: &Limits, workers: u32) -> usize {
 }
 
 impl Client {
-    /// What it has in the sums: all of it, with the room of its buffers, if either what is in these or the rest is much.
+    /// Bytes of the client in the sums: all of it, with the room of its output, if either its buffers or the rest hold much.
     fn weight(&self, from_bytes: usize) -> usize {
         let (flows, rest) = (self.flow_bytes(), self.rest_bytes());
         if flows.max(rest) > from_bytes { flows + self.out.spare_bytes() + rest } else { 0 }

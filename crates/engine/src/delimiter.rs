@@ -210,7 +210,7 @@ impl Open {
         self.is_broken || self.is_dropped() || !may_be_it
     }
 
-    /// What stands behind the first frame.
+    /// The bytes behind the first frame.
     fn behind<'a>(&self, input: &'a [u8]) -> &'a [u8] {
         self.first_ends.and_then(|end| input.get(end..)).unwrap_or_default()
     }

@@ -9,7 +9,7 @@
 //!   GET a ──▶ connection LARGE_CONN          small requests go on over connection 0, beside it
 //! ```
 //! Commands that a server does in a thread while their client waits, `KEYS`, and what tells of commands ([`Class::Beside`]), go over it, too.
-//! It has a few requests at a time (`Upstream::has_room`), since a server answers all that it has read of a connection
+//! That connection has a few requests at a time (`Upstream::has_room`), since a server answers all that it has read of a connection
 //! before it looks at the next one. For a minute after a transaction had a large reply, every transaction that reads takes a dedicated connection (`lease`).
 //!
 //! A client that takes no replies (`CLIENT REPLY`) is slowed by nothing that it would have to read. A server that it is connected to makes no replies

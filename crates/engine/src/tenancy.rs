@@ -326,7 +326,7 @@ impl Engine {
         }
     }
 
-    /// A client gets what it is owed, and is closed. Who waits for something to happen, or has sent half of a large request, is closed at once.
+    /// Closes a client behind the replies that it is owed; at once if it is blocked or in the middle of a large request.
     pub(crate) fn send_away(&mut self, id: ClientId) {
         let is_sending =
             |client: &Client| matches!(client.hold, Hold::Streaming(_) | Hold::Skipping);

@@ -122,7 +122,7 @@ impl Feeder {
         self.scanner.position() as usize - self.skipped
     }
 
-    /// They are not kept. Returns how many they were.
+    /// Drops these bytes. Returns how many they were.
     fn skip_front(&mut self) -> usize {
         let bytes = self.front_bytes();
         self.skipped += bytes;

@@ -16,7 +16,7 @@ use crate::scatter::if_small;
 use crate::time::Time;
 use alloc::vec::Vec;
 
-/// Who gets a merged reply.
+/// The client and the place of a merged reply.
 struct Asker {
     client: ClientId,
     seq: u32,

@@ -306,7 +306,7 @@ impl Engine {
                 continue;
             }
             self.tell_closed(id, "the namespace of its keys is another one now");
-            // What servers confirm from now on would show their names.
+            // Confirmations that come from now on would show the servers' names.
             match self.clients.get(id).is_some_and(|client| client.listening.is_some()) {
                 true => self.close_client(id, None),
                 false => self.send_away(id),
