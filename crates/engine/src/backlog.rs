@@ -105,7 +105,7 @@ impl Upstream {
 }
 
 impl Engine {
-    /// So many bytes came at once over this connection.
+    /// Computes the mean size of replies again after a read of [`PACE_LOOK_BYTES`] or more.
     #[inline]
     pub(crate) fn look_at_pace(&mut self, id: UpstreamId, bytes: usize) {
         if bytes >= PACE_LOOK_BYTES

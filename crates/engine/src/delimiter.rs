@@ -146,7 +146,7 @@ struct Open {
     is_broken: bool,
     /// The second word, which was asked for.
     second: Option<u64>,
-    /// Its begin was dropped, and its client, if there is one, gets this in place of it.
+    /// respool dropped the begin of the reply; the client gets this text in its place.
     instead: Option<&'static [u8]>,
     /// The reply before it was given on in parts, so nobody looked for a text in it.
     is_streamed: bool,
@@ -174,12 +174,12 @@ impl Open {
         Self { first_ends: Some(0), ..Self::default() }
     }
 
-    /// Of a reply whose begin was dropped: the client gets this in place of it.
+    /// State of a reply whose begin was dropped; the client gets this text in its place.
     fn of_dropped(instead: &'static [u8]) -> Self {
         Self { instead: Some(instead), ..Self::default() }
     }
 
-    /// All that was searched goes; returns its bytes.
+    /// Drops the bytes that were searched; returns their number.
     fn drop_searched(&mut self, instead: &'static [u8]) -> usize {
         let dropped = self.searched;
         *self = Self { second: self.second, ..Self::of_dropped(instead) };
@@ -215,7 +215,7 @@ impl Open {
         self.first_ends.and_then(|end| input.get(end..)).unwrap_or_default()
     }
 
-    /// The client gets this in place of a large reply that is no frame of RESP or a line that is too long, whatever still comes of it.
+    /// Text for the client in place of a large reply that is not valid RESP or a line that is too long; `None` while the reply may still be valid.
     fn lost(&self, input: &[u8], is_strange: bool) -> Option<&'static [u8]> {
         let behind = self.behind(input);
         let may_be_pushes = behind.starts_with(b">") && behind.len() <= PUSHES_BEHIND_BYTES_MAX;

@@ -66,7 +66,7 @@ pub(crate) struct Own {
     changed: Vec<(usize, Outward)>,
     /// A SUBSCRIBE is among them: what PING answers behind it only we know.
     listens: bool,
-    /// An AUTH as another user is among them, or a HELLO with one: nothing may stand behind it.
+    /// The transaction has an AUTH (or HELLO with AUTH) as another user; respool refuses commands behind it.
     pub(crate) changes_user: bool,
     /// Memory for `keys`.
     keys_bytes: usize,

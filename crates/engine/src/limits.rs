@@ -117,7 +117,7 @@ pub const LARGE_REPLY_KEPT_MS: u64 = 60_000;
 /// Replies of a connection over which their mean size is taken.
 pub const PACE_REPLIES: u64 = 16;
 
-/// When so many bytes come over a connection at once, the mean size of its replies is taken anew.
+/// Bytes of one read from which respool computes the mean size of a connection's replies again.
 pub const PACE_LOOK_BYTES: usize = 16 << 10;
 
 /// Replies that a client asks for in its turn at a connection, in bytes by their mean size, while others wait for theirs; [`WINDOW_MIN`] requests in any

@@ -1,6 +1,6 @@
 //! Replies for the parts of a request come, and the merged one goes to its client.
 //!
-//! A large reply to a request of one part is not copied into the merge: it becomes what the client expects where it lies, and that is what is sent.
+//! respool does not copy a large reply to a request of one part into the merge: it writes the client's form from the upstream's buffer and sends that.
 //!
 //! Not here: which servers are asked (`scatter`), how replies become one (`merge`), in which other words a client gets it (`policy::change`).
 //!
@@ -69,7 +69,7 @@ impl Engine {
         let pages = self.pages();
         let (node, mark) = (pages.nodes.get(index).copied(), pages.mark);
         let node = node.and_then(|node| self.nodes.get(node));
-        // A node that nobody asked may give slots away: then the iteration goes over all of them once more.
+        // A node without a question may give slots away; the iteration then visits all nodes again.
         scan::Seen { mark, gives: !asked || node.is_some_and(|node| node.gives) }
     }
 
@@ -96,7 +96,7 @@ impl Engine {
         self.hand_merged(now, id, asker, out);
     }
 
-    /// The reply to the only part of a request is large: it becomes what the client expects with one copy.
+    /// Finishes a request of one part whose reply is large, with one copy.
     #[cold]
     fn finish_large(&mut self, now: Time, id: MergeId, reply: &[u8]) {
         let Some(merge) = self.remove_merge(id) else { return };

@@ -193,7 +193,7 @@ impl Engine {
         }
     }
 
-    /// A reply is whole: what the client expects in its place. `None`: the reply as it is.
+    /// Returns the client's form of a whole reply; `None` if respool sends the reply unchanged.
     pub(crate) fn change_merged(
         &mut self,
         merge: MergeId,

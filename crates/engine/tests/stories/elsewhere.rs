@@ -30,6 +30,15 @@ fn story() -> Story {
     story
 }
 
+/// The same within these limits.
+fn story_within(limits: Limits) -> Story {
+    let elsewhere = options(Order::Targets, &["b"]);
+    let mut story = Story::with(Settings { elsewhere, limits, ..Settings::default() });
+    story.server_says_to("COMMAND", "*0");
+    begin(&mut story);
+    story
+}
+
 /// The upstream has a connection, and so has the client "a".
 fn begin(story: &mut Story) {
     story.client("a").says("SET begin 1");
@@ -285,10 +294,7 @@ fn another_database_is_the_same_there() {
 #[test]
 fn a_large_reply_comes_whole_and_one_beyond_the_bound_comes_from_the_upstream() {
     let limits = Limits { client_out_max_bytes: 1 << 20, ..Limits::default() };
-    let elsewhere = options(Order::Targets, &["b"]);
-    let mut story = Story::with(Settings { elsewhere, limits, ..Settings::default() });
-    story.server_says_to("COMMAND", "*0");
-    begin(&mut story);
+    let mut story = story_within(limits);
     let large = "x".repeat(900_000);
     story.client("a").says(["GET k", "GET l"]);
     story.conn(1).gets(["GET k", "GET l"]);
@@ -311,10 +317,7 @@ fn a_large_reply_comes_whole_and_one_beyond_the_bound_comes_from_the_upstream() 
 #[test]
 fn replies_that_come_from_many_servers_at_once_have_a_bound_together() {
     let limits = Limits { memory_max_bytes: 16 << 20, ..Limits::default() };
-    let elsewhere = options(Order::Targets, &["b"]);
-    let mut story = Story::with(Settings { elsewhere, limits, ..Settings::default() });
-    story.server_says_to("COMMAND", "*0");
-    begin(&mut story);
+    let mut story = story_within(limits);
     let reply = wire(&format!("\"{}\"", "x".repeat(1 << 20)));
     let (begun, end) = reply.split_at(reply.len() - 1);
     let names: Vec<String> = (1..=12).map(|db| db.to_string()).collect();

@@ -4,6 +4,16 @@ use crate::pubsub::{confirms, message};
 use crate::words::Story;
 use crate::words::cluster::moved;
 
+/// A cluster of three, in which client "a" listens to a channel whose home is n2.
+pub(crate) fn listens_at_n2(channel: &str) -> Story {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(&*format!("SUBSCRIBE {channel}"));
+    let confirmed = confirms(&format!("subscribe {channel} 1"));
+    story.node("n2").gets(&*format!("subscribe {channel}")).answers(&*confirmed);
+    story.client("a").takes();
+    story
+}
+
 #[test]
 fn a_failover_moves_no_channel() {
     let mut story = Story::cluster();
@@ -40,10 +50,7 @@ fn a_failover_moves_no_channel() {
 
 #[test]
 fn a_slot_that_moves_moves_no_channel() {
-    let mut story = Story::warm_cluster();
-    story.client("a").says("SUBSCRIBE a4");
-    story.node("n2").gets("subscribe a4").answers(&*confirms("subscribe a4 1"));
-    story.client("a").takes();
+    let mut story = listens_at_n2("a4");
     story.cluster_is("0-1 n1, 2-10922 n2, 10923-16383 n3");
     story.client("b").says("GET a4");
     story.node_conn("n1", 1).gets("GET a4").answers(&*moved("a4", "n2"));
@@ -57,10 +64,7 @@ fn a_slot_that_moves_moves_no_channel() {
 
 #[test]
 fn a_home_that_is_lost_has_a_successor_until_it_is_back() {
-    let mut story = Story::warm_cluster();
-    story.client("a").says("SUBSCRIBE news140");
-    story.node("n2").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));
-    story.client("a").takes();
+    let mut story = listens_at_n2("news140");
     story.crashes("n2").after_ms(50);
     story.node("n3").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));
     story.client("b").says("SUBSCRIBE news140").gets(&*confirms("subscribe news140 1"));
@@ -81,10 +85,7 @@ fn a_home_that_is_lost_has_a_successor_until_it_is_back() {
 // `CLIENT KILL` at a server, again and again: two connections in a row that lasted for a moment count as a failed connect.
 #[test]
 fn a_home_that_ends_its_connections_stays_the_home() {
-    let mut story = Story::warm_cluster();
-    story.client("a").says("SUBSCRIBE news140");
-    story.node("n2").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));
-    story.client("a").takes();
+    let mut story = listens_at_n2("news140");
     let mut newest = story.connects_to("n2");
     for _ in 0..5 {
         for number in [newest - 1, newest] {

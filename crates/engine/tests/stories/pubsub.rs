@@ -1,5 +1,6 @@
 //! Subscriptions: many clients listen, the server sees one listener.
 
+use crate::homes::listens_at_n2;
 use crate::words::Story;
 use crate::words::cluster::{list, lost, moved};
 
@@ -442,10 +443,7 @@ fn a_channel_that_is_left_while_its_slot_moves_is_left_once() {
 
 #[test]
 fn a_home_that_moves_is_kept_until_the_new_one_has_confirmed() {
-    let mut story = Story::warm_cluster();
-    story.client("a").says("SUBSCRIBE news140");
-    story.node("n2").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));
-    story.client("a").takes();
+    let mut story = listens_at_n2("news140");
     story.cluster_is("0-10922 n1, 10923-16383 n3");
     story.client("b").says("GET b4");
     story.node_conn("n2", 1).gets("GET b4").answers(&*moved("b4", "n1"));
@@ -476,10 +474,7 @@ fn a_home_that_moves_is_kept_until_the_new_one_has_confirmed() {
 
 /// A channel that moves from n2 to n4, a copy that comes and has just confirmed it.
 pub(crate) fn lingers() -> Story {
-    let mut story = Story::warm_cluster();
-    story.client("a").says("SUBSCRIBE news140");
-    story.node("n2").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));
-    story.client("a").takes();
+    let mut story = listens_at_n2("news140");
     story.cluster_is("0-10900 n1, 10901-10922 n2, 10923-16383 n3 n4");
     story.client("b").says("GET b4");
     story.node_conn("n2", 1).gets("GET b4").answers(&*moved("b4", "n1"));
