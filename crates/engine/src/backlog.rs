@@ -201,10 +201,31 @@ impl Engine {
         self.nodes.get(node).is_some_and(|node| node.all_shared().any(is_ready))
     }
 
-    /// It is given as long again.
+    /// The greeting is given `timeouts.connect_ms` again, though no longer in all than a reply is; a connection for those behind a backlog has no such bound.
     pub(crate) fn greets_later(&mut self, now: Time, id: UpstreamId) {
-        if let Some(upstream) = self.upstreams.get_mut(id) {
-            upstream.state = State::Greeting(now);
+        let is_relief = self.is_relief(id);
+        let (request_ms, connect_ms) =
+            (self.settings.timeouts.request_ms, self.settings.timeouts.connect_ms);
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let is_bounded = request_ms > 0 && !is_relief;
+        let more_ms = request_ms.saturating_sub(connect_ms);
+        let latest = is_bounded.then(|| upstream.progress_at.plus_ms(more_ms));
+        upstream.state = State::Greeting(latest.map_or(now, |latest| latest.min(now)));
+    }
+
+    /// No shared connection to this node stands any more: new connections that were given longer for their greeting than `timeouts.connect_ms` fail now.
+    pub(crate) fn end_late_greetings(&mut self, now: Time, node: NodeId) {
+        let connect_ms = self.settings.timeouts.connect_ms;
+        let is_late = |id: UpstreamId, up: &Upstream| {
+            up.key.node == node
+                && matches!(up.state, State::Greeting(_))
+                && up.progress_at.plus_ms(connect_ms) <= now
+                && !self.is_relief(id)
+                && !self.may_greet_late(now, id)
+        };
+        let late = self.upstreams.iter().filter(|(id, up)| is_late(*id, up));
+        for id in late.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.fail_upstream(now, id, "the greeting timed out", None);
         }
     }
 

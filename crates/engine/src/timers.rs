@@ -268,6 +268,7 @@ impl Engine {
                     self.lose_upstream(now, id, &cause, true);
                     if let Some((node, sent_at)) = sent {
                         self.distrust(node, sent_at);
+                        self.end_late_greetings(now, node);
                     }
                 }
             },

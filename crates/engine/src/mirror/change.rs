@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   same name, same servers    keeps its queue and its connections, and takes what else is new
-//!   new                        is told of the writes that begin from now on, when what was under way before is answered
+//!   new                        is told of the writes that begin from now on, when what was under way before is answered, and behind mirrors that go
+//!                              (`successor`)
 //!   not named any more         gets what is in its queue, for `timeouts.drain_ms` at most; then it is counted and told what it did not get
 //! ```
 //! What is under way when a mirror comes is not told to it, and may have gone any way: a plain write over one connection, where the next one of its key
@@ -200,6 +201,7 @@ impl Engine {
         self.forget_mirror(target.numbers, conns, target.listed_at);
         self.grant(target.numbers, wishes);
         self.drop_mirrors_if_over();
+        self.run_successors(now);
     }
 
     /// Nothing of a mirror is left but its connections, which are closed.
@@ -290,8 +292,8 @@ impl Mirrors {
         let news = wanted.iter().filter(|(_, known)| known.is_none()).count();
         let stay = wanted.len() - news;
         while before.len() + stay + news > MIRRORS_MAX {
-            // Those that go since the longest time stand first.
-            let mut target = before.remove(0);
+            let first = (0..before.len()).min_by_key(|at| before[*at].leaves_at);
+            let mut target = before.remove(first.unwrap_or_default());
             let (wishes, conns) = target.end(now);
             ended.push((target.numbers, wishes, conns, target.listed_at));
         }

@@ -28,6 +28,8 @@ mod outer;
 mod report;
 pub(crate) mod rewrite;
 pub(crate) mod shadow;
+mod share;
+mod successor;
 pub(crate) mod target;
 mod told;
 mod waits;
@@ -41,7 +43,7 @@ pub(crate) use waits::Kept;
 
 use crate::client::Hold;
 use crate::command::word;
-use crate::command::{self, CommandId, Flags, ids};
+use crate::command::{CommandId, Flags, ids};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId, NodeId, UpstreamId};
@@ -59,6 +61,7 @@ use gate::{Gates, KeyHash};
 use resp::{Args, ReplyScanner, Scan, encode};
 use rewrite::Words;
 use shadow::Shadow;
+use share::{APART, Share, share_of};
 use target::{Entry, Target};
 use told::{Told, as_is, told_of, vec_of};
 use waits::{Reply, Waits};
@@ -355,11 +358,23 @@ impl Mirrors {
             if !target.takes_from(epoch) {
                 continue;
             }
-            let words: Vec<Words> =
-                commands.iter().filter_map(|command| share_of(target, command)).collect();
+            let mut words: Vec<Words> = Vec::with_capacity(commands.len());
+            let mut is_whole = true;
+            for command in commands {
+                match share_of(target, command) {
+                    Share::Nothing => {}
+                    Share::Words(share) => words.push(share),
+                    Share::Apart => is_whole = false,
+                }
+            }
+            if !is_whole {
+                self.enter_wait(index, ticket);
+                self.targets[index].drop_one(APART, ticket);
+            }
             if words.is_empty() {
                 continue;
             }
+            let target = &self.targets[index];
             let entry = entry_of(now, target, db, &words, ticket);
             self.enter_wait(index, ticket);
             self.targets[index].enqueue(entry);
@@ -378,36 +393,6 @@ fn target_of(
     let mut engine = Engine::new(inner_settings(outer, mirror), seed, now);
     engine.warm_up(now);
     Target::new(mirror.clone(), engine, numbers)
-}
-
-/// Of this command what the mirror gets: of those that are a list of keys only the keys that it wants.
-fn share_of(target: &Target, command: &Words) -> Option<Words> {
-    let args: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
-    let found = keys_of(&args, None);
-    let keys: Vec<&[u8]> = found.iter().map(|(_, key)| *key).collect();
-    let row = command::lookup(args.first()?);
-    if matches!(row, Some(ids::FLUSHALL | ids::FLUSHDB)) && !target.settings.flush {
-        return None;
-    }
-    if keys.is_empty() || row.is_some_and(publishes) {
-        // Scripts without keys, messages: nobody knows whose they are.
-        return Some(command.clone());
-    }
-    if !target.wants_any(&keys) {
-        return None;
-    }
-    let step = match row.map(CommandId::name) {
-        Some("del" | "unlink") => 1,
-        Some("mset") => 2,
-        _ => return Some(command.clone()),
-    };
-    let mut share = command[..1].to_vec();
-    for (at, key) in found {
-        if target.wants(key) {
-            share.extend_from_slice(command.get(at..at + step)?);
-        }
-    }
-    Some(share)
 }
 
 /// What is sent to this mirror of one command, or of a transaction.

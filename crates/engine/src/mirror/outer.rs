@@ -202,6 +202,8 @@ impl Engine {
         let Some(mirrors) = &mut self.mirrors else { return };
         let now = now.max(mirrors.now);
         mirrors.now = now;
+        self.look_at_leavers(at);
+        let Some(mirrors) = &mut self.mirrors else { return };
         let Some(target) = mirrors.targets.get_mut(at) else { return };
         let (numbers, wishes) = (target.numbers, target.run(now));
         let due = target.poll_timeout(now);

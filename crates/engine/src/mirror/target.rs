@@ -105,6 +105,8 @@ pub(crate) struct Target {
     pub(super) since: u64,
     /// It gets nothing new, and until then what it has in its queue.
     pub(super) leaves_at: Option<Time>,
+    /// It may have to wait for one that goes (`successor`).
+    pub(super) is_behind: bool,
     pub(crate) engine: Box<Engine>,
     pub(crate) counts: MirrorCounts,
     queue: VecDeque<Entry>,
@@ -156,6 +158,7 @@ impl Target {
             numbers,
             since: 0,
             leaves_at: None,
+            is_behind: true,
             engine: Box::new(engine),
             counts: MirrorCounts::default(),
             queue: VecDeque::new(),
@@ -268,7 +271,8 @@ impl Target {
         if self.window.is_empty() && !self.again.is_empty() {
             self.put_back(now);
         }
-        while now >= self.hold_until
+        while !self.is_behind
+            && now >= self.hold_until
             && self.again.is_empty()
             && self.window_bytes < MIRROR_WINDOW_BYTES
             && self.window.len() < MIRROR_WINDOW_MAX
@@ -481,7 +485,8 @@ impl Target {
             _ => self.queue.front(),
         };
         let is_behind = oldest.is_some_and(|entry| is_late(now, entry.at));
-        let is_away = self.failures > 0 || !self.again.is_empty() || self.hold_until > now;
+        let is_away =
+            self.is_behind || self.failures > 0 || !self.again.is_empty() || self.hold_until > now;
         let is_full = self.reads_bytes + read.cost() > SHADOW_QUEUE_BYTES;
         let is_apart = !self.engine.lie_together(core::slice::from_ref(&args));
         self.reads += 1;

@@ -172,6 +172,29 @@ fn a_server_that_left_a_request_without_a_reply_has_to_greet_at_once_again() {
 }
 
 #[test]
+fn a_late_greeting_ends_with_the_shared_connection_that_stood() {
+    let mut story = busy_server();
+    story.after_ms(5_300);
+    story.client("a").says("WATCH k");
+    // It was given a second more five hundred milliseconds ago.
+    story.after_ms(4_699).client("a").gets_nothing().is_open();
+    story.after_ms(1);
+    story.client("a").gets("-ERR respool: upstream 127.0.0.1:6379: the greeting timed out");
+}
+
+#[test]
+fn a_greeting_has_no_more_time_than_a_reply_where_connects_have_a_part_of_it() {
+    let mut story = Story::with_timeouts(|timeouts| timeouts.request_ms = 2_500);
+    story.client("s").says("GET k");
+    story.conn(1).gets("GET k").answers("nil");
+    story.servers_are_busy(true);
+    story.client("a").says("WATCH k");
+    story.after_ms(2_499).client("a").gets_nothing().is_open();
+    story.after_ms(1);
+    story.client("a").gets("-ERR respool: upstream 127.0.0.1:6379: the greeting timed out");
+}
+
+#[test]
 fn commands_that_the_table_does_not_know_are_learnt() {
     let mut story = Story::new();
     story.server_says_to(

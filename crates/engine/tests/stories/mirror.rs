@@ -416,6 +416,55 @@ fn some_keys_of_one_mirror_and_a_part_of_them_of_another() {
 }
 
 #[test]
+fn a_command_that_reads_keys_which_a_mirror_lacks_is_counted_and_not_sent_to_it() {
+    let some = || MirrorSettings { keys: vec![b"app:*".to_vec()], ..mirror("b") };
+    // The mirror gets: all of it, nothing as it concerns other keys, nothing and that is counted.
+    for (line, reply, [done, dropped]) in [
+        ("SMOVE app:s app:t m", ":1", [1, 0]),
+        ("PFMERGE app:p app:q", "+OK", [1, 0]),
+        ("EVAL script 2 app:a app:b", ":1", [1, 0]),
+        ("BITOP NOT other app:b", ":1", [0, 0]),
+        ("ZUNIONSTORE other 1 app:z", ":1", [0, 0]),
+        ("ZUNIONSTORE app:z 1 other", ":1", [0, 1]),
+        ("SMOVE other app:t m", ":1", [0, 1]),
+        ("PFMERGE app:p other", "+OK", [0, 1]),
+        ("SORT other ALPHA STORE app:l", ":1", [0, 1]),
+        ("RENAME other app:r", "+OK", [0, 1]),
+        ("RENAME app:r other", "+OK", [0, 1]),
+        ("COPY other app:c", ":1", [0, 1]),
+        ("EVAL script 2 app:a other", ":1", [0, 1]),
+    ] {
+        let mut story = story_with(vec![some()]);
+        story.client("a").says(line);
+        story.conn(2).gets(line).answers(reply);
+        story.client("a").gets(reply);
+        if done == 1 {
+            story.conn(1).gets(line).answers(reply);
+        }
+        story.conn(1).gets_nothing();
+        assert_eq!(counts(&story, 0), [done, 0, dropped, 0], "{line}");
+    }
+    // Of a transaction the rest is told.
+    let mut story = story_with(vec![some()]);
+    story.client("a").says(["MULTI", "SET app:1 a", "COPY other app:2", "EXEC"]);
+    story.conn(2).gets(["MULTI", "SET app:1 a", "COPY other app:2", "EXEC"]);
+    story.conn(2).answers(["+OK", "+QUEUED", "+QUEUED", "*2\r\n+OK\r\n:1\r\n"]);
+    story.conn(1).gets("SET app:1 a").answers("+OK");
+    assert_eq!(counts(&story, 0), [1, 0, 1, 0]);
+}
+
+#[test]
+fn with_all_checked_a_client_is_told_of_a_command_that_its_mirror_does_not_get() {
+    let some =
+        MirrorSettings { keys: vec![b"app:*".to_vec()], mode: Mode::AllChecked, ..mirror("b") };
+    let mut story = story_with(vec![some]);
+    story.client("a").says("COPY other app:c");
+    story.conn(2).gets("COPY other app:c").answers(":1");
+    let why = "it has keys that this mirror does not get";
+    story.client("a").gets(format!("-ERR respool: mirror b has not got it: {why}").as_str());
+}
+
+#[test]
 fn what_the_primary_may_have_done_is_counted() {
     let mut story = story();
     story.client("a").says("SET k 1");

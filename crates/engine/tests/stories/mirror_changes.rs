@@ -280,3 +280,89 @@ fn there_are_only_so_many_that_go_and_the_first_of_them_ends_for_one_that_comes(
     }
     assert_eq!(counts(&story, 0), [1, 0, 0, 0]);
 }
+
+/// A write of `k` for mirrors: the upstream does it.
+fn writes(story: &mut Story, value: &str) {
+    story.client("a").says(format!("SET k {value}").as_str());
+    story.conn(1).gets(format!("SET k {value}").as_str()).answers("+OK");
+    story.client("a").gets("+OK");
+}
+
+#[test]
+fn one_that_comes_waits_for_one_that_goes_and_has_its_server() {
+    for other_name in [false, true] {
+        let mut story = story();
+        changes(&mut story, vec![mirror("b")]);
+        writes(&mut story, "old");
+        story.conn(2).gets("SET k old");
+        let again = match other_name {
+            true => MirrorSettings { name: "renamed".into(), ..mirror("b") },
+            false => {
+                changes(&mut story, Vec::new());
+                mirror("b")
+            }
+        };
+        changes(&mut story, vec![again]);
+        writes(&mut story, "new");
+        // An older value must not arrive behind it.
+        story.conn(3).gets_nothing();
+        assert_eq!(counts(&story, 0), [0; 4]);
+        story.conn(2).answers("+OK").is_closed();
+        story.conn(3).gets("SET k new").answers("+OK");
+        assert_eq!(counts(&story, 0), [1, 0, 0, 0]);
+    }
+}
+
+#[test]
+fn those_that_go_one_after_the_other_are_told_in_that_order() {
+    let mut story = story();
+    for (value, name) in [("1", "first"), ("2", "second"), ("3", "third")] {
+        changes(&mut story, vec![MirrorSettings { name: name.into(), ..mirror("b") }]);
+        writes(&mut story, value);
+    }
+    story.conn(3).gets_nothing();
+    story.conn(4).gets_nothing();
+    for (conn, value) in [(2, "1"), (3, "2"), (4, "3")] {
+        story.conn(conn).gets(format!("SET k {value}").as_str()).answers("+OK");
+    }
+}
+
+#[test]
+fn one_that_comes_waits_no_longer_than_one_that_goes_has() {
+    let mut story = story();
+    changes(&mut story, vec![mirror("b")]);
+    writes(&mut story, "old");
+    story.conn(2).gets("SET k old");
+    story.reconfigures(|settings| {
+        settings.mirrors = Vec::new();
+        settings.timeouts.drain_ms = 300;
+    });
+    changes(&mut story, vec![mirror("b")]);
+    writes(&mut story, "new");
+    story.after_ms(299).conn(3).gets_nothing();
+    story.after_ms(1).conn(3).gets("SET k new").answers("+OK");
+    assert!(story.was_told("MirrorGone { name: \"b\", done: 0, missed: 1 }"));
+}
+
+#[test]
+fn one_that_comes_waits_for_what_another_tenants_mirror_was_to_get() {
+    let mut story = story();
+    let servers = |story: &mut Story, leavers| {
+        let now = story.now;
+        story.engine.set_mirror_leavers(now, leavers);
+    };
+    let mut other = self::story();
+    changes(&mut other, vec![mirror("b")]);
+    writes(&mut other, "old");
+    let busy = other.engine.busy_mirror_servers();
+    assert_eq!(busy.len(), 1);
+    servers(&mut story, busy);
+    changes(&mut story, vec![mirror("b"), mirror("c")]);
+    writes(&mut story, "new");
+    story.conn(2).gets_nothing();
+    story.conn(3).gets("SET k new").answers("+OK");
+    servers(&mut story, Vec::new());
+    story.after_ms(1).conn(2).gets("SET k new").answers("+OK");
+    other.conn(2).gets("SET k old").answers("+OK");
+    assert!(other.engine.busy_mirror_servers().is_empty());
+}

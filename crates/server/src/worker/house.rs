@@ -147,6 +147,9 @@ impl House {
         let mut engine = self.engine(now, id, settings);
         engine.warm_up(now);
         self.settle(at, Tenant { id, seats, leaves_at: None, login: None, engine });
+        if self.is_leaving() {
+            self.name_mirror_leavers(now);
+        }
     }
 
     fn free_place(&self) -> Option<usize> {
@@ -644,6 +647,7 @@ impl House {
             }
         }
         self.waiting.clear();
+        self.name_mirror_leavers(now);
         let gone = self.others.iter().flatten().filter(|tenant| tenant.leaves_at.is_some());
         for base in gone.map(|tenant| tenant.id).collect::<Vec<_>>() {
             self.reconfigure_logins(now, base, None, leave_at);
@@ -702,8 +706,27 @@ impl House {
             self.others.pop();
         }
         self.at = 0;
+        self.name_mirror_leavers(now);
         if let Some(next) = self.waiting.pop() {
             self.add(now, next);
+        }
+    }
+
+    /// Mirrors of tenants that stay, and of those that go later, wait for mirrors of tenants that go.
+    fn name_mirror_leavers(&mut self, now: Time) {
+        let going: Vec<(Time, Vec<Address>)> = self
+            .others
+            .iter()
+            .flatten()
+            .filter_map(|one| Some((one.leaves_at?, one.engine.busy_mirror_servers())))
+            .collect();
+        let before = |until: Option<Time>| -> Vec<Address> {
+            let earlier = going.iter().filter(|(at, _)| until.is_none_or(|until| *at < until));
+            earlier.flat_map(|(_, servers)| servers).cloned().collect()
+        };
+        self.first.set_mirror_leavers(now, before(None));
+        for tenant in self.others.iter_mut().flatten() {
+            tenant.engine.set_mirror_leavers(now, before(tenant.leaves_at));
         }
     }
 

@@ -5,7 +5,7 @@
 //! | I1 | no acknowledged write is lost | the checker's final values; brackets for what Redis itself may lose |
 //! | I2 | no reply to the wrong request or client | tagged values, each reply known to the byte |
 //! | I3 | no silent replay | counters and logs between acknowledged and acknowledged + unknown |
-//! | I4 | every request ends | each batch within timeout + 1 s |
+//! | I4 | every request ends | each batch within timeout + 1 s; behind the own wait of a BLPOP |
 //! | I5 | bounded memory | greatest RSS in the run, RSS and descriptors after it |
 //! | I6 | blast radius | no error, ≥ 90 % of the batches and ≤ 3 × p99 for clients of other primaries |
 //! | I7 | recovery | last error after the fault was lifted; batches later |

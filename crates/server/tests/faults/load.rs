@@ -115,6 +115,7 @@ impl Load {
                 let number = groups.len() as u64 + 10;
                 let mut group = group(number, &format!("{name} {nth}"), holding);
                 (group.home, group.checker.work) = (Some(nth), work);
+                group.checker.deadline += work.wait();
                 let tags = (0..holding).map(|client| key_on(nth, slot + client as u16));
                 group.checker.tags = tags.collect();
                 if work == Work::Subscribers {

@@ -68,6 +68,14 @@ impl Work {
             Self::Queues | Self::Subscribers => 2,
         }
     }
+
+    /// How long a request waits at the server at most because it says so. The request timeout of a proxy begins behind it.
+    pub fn wait(self) -> Duration {
+        match self {
+            Self::Queues => queues::WAIT,
+            Self::Pipelines | Self::Transactions | Self::Subscribers => Duration::ZERO,
+        }
+    }
 }
 
 /// What to run. Make one with [`Checker::new`] and change the fields.
@@ -84,7 +92,7 @@ pub struct Checker {
     pub clients: u32,
     /// How long they send.
     pub duration: Duration,
-    /// What I4 allows a request: the timeout that the proxy is configured with, and one second.
+    /// What I4 allows a request: the timeout that the proxy is configured with, one second, and [`Work::wait`].
     pub deadline: Duration,
     /// Requests in one pipeline: 1 to this many, at random.
     pub depth_max: usize,

@@ -25,6 +25,8 @@ use crate::frames::{quote, request};
 
 /// How long a BLPOP waits at most, in seconds. The request timeout of a proxy begins behind it.
 const WAIT_S: &str = "0.5";
+/// As [`WAIT_S`].
+pub(super) const WAIT: Duration = Duration::from_millis(500);
 /// The same where nothing will come.
 const WAIT_IN_VAIN_S: &str = "0.01";
 /// How long a client waits before it leaves, so that it leaves a BLPOP that waits.

@@ -1,0 +1,81 @@
+//! A mirror that comes waits for those that go and have a server in common with it: what waits for them is older.
+//!
+//! ```text
+//!   goes:   older writes ─▶ server          for `timeouts.drain_ms` at most
+//!   comes:                       ◀─ its queue, when the other one is gone
+//! ```
+//! Two queues to one server would be told side by side, and an older value would take the place of a newer one. Mirrors that go are those of this engine, and
+//! those of tenants that go in this worker, which the caller names ([`Engine::set_mirror_leavers`]).
+//!
+//! Not here: when a mirror goes (`change`), names of one server that differ: servers are told apart by the addresses of the configuration.
+//!
+//! Invariant: a mirror that has been sent something waits for none.
+
+use super::Mirrors;
+use crate::engine::Engine;
+use crate::node::Address;
+use crate::settings::{Node, Pool, Settings};
+use crate::time::Time;
+use alloc::vec::Vec;
+
+/// The addresses that settings name.
+fn addresses(settings: &Settings) -> Vec<&Address> {
+    let children = settings.shards.iter().flat_map(|shards| &shards.children);
+    let pools = children.map(|child| (&child.node, &child.pool));
+    let pools = pools.chain([(&settings.node, &settings.pool)]);
+    pools.flat_map(|(node, pool)| addresses_of(node, pool)).collect()
+}
+
+fn addresses_of<'a>(node: &'a Node, pool: &'a Pool) -> Vec<&'a Address> {
+    match pool {
+        Pool::Standalone => Vec::from([&node.address]),
+        Pool::Cluster { seeds } | Pool::Sentinel { seeds, .. } => seeds.iter().collect(),
+    }
+}
+
+impl Mirrors {
+    /// Whether the mirror that stands there waits for an earlier one of this engine that goes, or for one with one of these servers.
+    fn is_behind(&self, at: usize, leavers: &[Address]) -> bool {
+        let Some(target) = self.targets.get(at) else { return false };
+        let own = addresses(target.engine.settings());
+        let earlier = self.targets.iter().filter(|one| !one.is_live() && one.since < target.since);
+        let mut going = earlier.flat_map(|one| addresses(one.engine.settings())).chain(leavers);
+        going.any(|address| own.contains(&address))
+    }
+}
+
+impl Engine {
+    /// Mirrors of other tenants that go have these servers: a mirror of this engine that comes waits until they are named no more.
+    pub fn set_mirror_leavers(&mut self, now: Time, leavers: Vec<Address>) {
+        if core::mem::replace(&mut self.mirror_leavers, leavers) != self.mirror_leavers {
+            self.run_mirrors(now.max(self.last_mirror_time()));
+        }
+    }
+
+    /// Servers of mirrors that have not got all writes.
+    pub fn busy_mirror_servers(&self) -> Vec<Address> {
+        let targets = self.mirrors.iter().flat_map(|mirrors| &mirrors.targets);
+        let busy = targets.filter(|target| !target.is_idle());
+        busy.flat_map(|target| addresses(target.engine.settings())).cloned().collect()
+    }
+
+    /// Looks whether the mirror that stands there still waits for one that goes.
+    pub(super) fn look_at_leavers(&mut self, at: usize) {
+        let Self { mirrors: Some(mirrors), mirror_leavers, .. } = self else { return };
+        if !mirrors.targets.get(at).is_some_and(|target| target.is_behind) {
+            return;
+        }
+        let is_behind = mirrors.is_behind(at, mirror_leavers);
+        if let Some(target) = mirrors.targets.get_mut(at) {
+            target.is_behind = is_behind;
+        }
+    }
+
+    /// A mirror is gone: those that waited for it go on.
+    pub(super) fn run_successors(&mut self, now: Time) {
+        let waits = |mirrors: &Mirrors| mirrors.targets.iter().any(|target| target.is_behind);
+        if self.mirrors.as_deref().is_some_and(waits) {
+            self.run_mirrors(now);
+        }
+    }
+}
