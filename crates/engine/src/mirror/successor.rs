@@ -62,7 +62,7 @@ impl Engine {
     /// Looks whether the mirror that stands there still waits for one that goes.
     pub(super) fn look_at_leavers(&mut self, at: usize) {
         let Self { mirrors: Some(mirrors), mirror_leavers, .. } = self else { return };
-        if !mirrors.targets.get(at).is_some_and(|target| target.is_behind) {
+        if !mirrors.targets.get(at).is_some_and(|target| target.is_fresh) {
             return;
         }
         let is_behind = mirrors.is_behind(at, mirror_leavers);

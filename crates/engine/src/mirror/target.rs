@@ -105,7 +105,8 @@ pub(crate) struct Target {
     pub(super) since: u64,
     /// It gets nothing new, and until then what it has in its queue.
     pub(super) leaves_at: Option<Time>,
-    /// It may have to wait for one that goes (`successor`).
+    /// Nothing was sent to it yet, and whether it waits for one that goes (`successor`).
+    pub(super) is_fresh: bool,
     pub(super) is_behind: bool,
     pub(crate) engine: Box<Engine>,
     pub(crate) counts: MirrorCounts,
@@ -158,7 +159,8 @@ impl Target {
             numbers,
             since: 0,
             leaves_at: None,
-            is_behind: true,
+            is_fresh: true,
+            is_behind: false,
             engine: Box::new(engine),
             counts: MirrorCounts::default(),
             queue: VecDeque::new(),
@@ -302,6 +304,7 @@ impl Target {
                 self.not_reached(now, what);
                 break;
             };
+            self.is_fresh = false;
             self.window_bytes += bytes.len();
             self.window.push_back(Sent { what, left, error: None });
             // By a pointer, see `Engine::mirror_event`.

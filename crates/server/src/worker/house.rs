@@ -145,11 +145,9 @@ impl House {
         let Some(at) = self.free_place() else { return self.waiting.push(tenant) };
         let TenantSettings { settings, seats } = tenant;
         let mut engine = self.engine(now, id, settings);
+        engine.set_mirror_leavers(now, servers_before(&self.mirror_leavers(), None));
         engine.warm_up(now);
         self.settle(at, Tenant { id, seats, leaves_at: None, login: None, engine });
-        if self.is_leaving() {
-            self.name_mirror_leavers(now);
-        }
     }
 
     fn free_place(&self) -> Option<usize> {
@@ -464,6 +462,12 @@ impl House {
     }
 }
 
+/// Servers of mirrors of the tenants that go before then; of all that go without a time.
+fn servers_before(leavers: &[(Time, Vec<Address>)], until: Option<Time>) -> Vec<Address> {
+    let earlier = leavers.iter().filter(|(at, _)| until.is_none_or(|until| *at < until));
+    earlier.flat_map(|(_, servers)| servers).cloned().collect()
+}
+
 /// An action of the engine at this place, with the ids that the rest of the worker knows.
 fn outward(place: usize, action: Action) -> Action {
     match action {
@@ -714,20 +718,18 @@ impl House {
 
     /// Mirrors of tenants that stay, and of those that go later, wait for mirrors of tenants that go.
     fn name_mirror_leavers(&mut self, now: Time) {
-        let going: Vec<(Time, Vec<Address>)> = self
-            .others
-            .iter()
-            .flatten()
-            .filter_map(|one| Some((one.leaves_at?, one.engine.busy_mirror_servers())))
-            .collect();
-        let before = |until: Option<Time>| -> Vec<Address> {
-            let earlier = going.iter().filter(|(at, _)| until.is_none_or(|until| *at < until));
-            earlier.flat_map(|(_, servers)| servers).cloned().collect()
-        };
+        let leavers = self.mirror_leavers();
+        let before = |until: Option<Time>| servers_before(&leavers, until);
         self.first.set_mirror_leavers(now, before(None));
         for tenant in self.others.iter_mut().flatten() {
             tenant.engine.set_mirror_leavers(now, before(tenant.leaves_at));
         }
+    }
+
+    /// When each tenant goes that does, and the servers of its mirrors that have not got all writes.
+    fn mirror_leavers(&self) -> Vec<(Time, Vec<Address>)> {
+        let others = self.others.iter().flatten();
+        others.filter_map(|one| Some((one.leaves_at?, one.engine.busy_mirror_servers()))).collect()
     }
 
     /// Whether some tenant goes, or there are logins, which may go at any time.

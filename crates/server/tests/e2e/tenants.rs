@@ -533,6 +533,41 @@ fn a_tenant_that_goes_leaves_its_mirror_nothing_unsaid() {
     wait::until_true("all was told", SOON, || there.ask("DBSIZE") == ":51\r\n");
 }
 
+// More than sockets hold waits for the mirror that hangs when the tenant goes; the tenant that comes back writes the keys anew.
+#[test]
+fn a_tenant_that_comes_back_tells_its_mirror_behind_what_it_left() {
+    if direct() {
+        return;
+    }
+    let mirror = RedisServer::start();
+    let tables = format!(
+        "{BLUE}[tenants.blue.mirrors]\ntargets = \"{} name=new\"\n",
+        mirror.endpoint().url()
+    );
+    let houses = Houses::open_with(1, &tables);
+    let mut blue = houses.side();
+    assert_eq!(blue.ask("SET first 1"), "+OK\r\n");
+    wait::until_true("it is told", SOON, || figure(&mut blue, "mirrors", "mirror_0", "done") == 1);
+    mirror.pause();
+    let value = "x".repeat(32 << 10);
+    for number in 0..400 {
+        assert_eq!(blue.ask(&format!("SET k:{} old{value}", number % 4)), "+OK\r\n");
+    }
+    houses.change("");
+    blue.read_to_close().expect("its tenant is gone");
+    houses.change(&tables);
+    let mut blue = houses.side();
+    for number in 0..4 {
+        assert_eq!(blue.ask(&format!("SET k:{number} new")), "+OK\r\n");
+    }
+    mirror.resume();
+    wait::until_true("all was told", SOON, || figure(&mut blue, "mirrors", "mirror_0", "done") == 4);
+    let mut there = mirror.connect();
+    for number in 0..4 {
+        assert_eq!(there.ask(&format!("GET k:{number}")), "$3\r\nnew\r\n");
+    }
+}
+
 #[test]
 fn a_tenant_reads_from_a_target_of_its_own() {
     if direct() {
