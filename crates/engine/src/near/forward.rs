@@ -248,7 +248,7 @@ impl Around<'_> {
         let (found, is_over) = table.look(wanted, parts.now);
         parts.stats.cache_dropped_expired += u64::from(is_over);
         match found {
-            Found::Kept(reply, keys)
+            Found::Kept(reply, keys, _)
                 if Near::trusts((wary, rounds), (parts.id, &*parts.client), keys) =>
             {
                 run.write(parts, &asks.input[..asks.pos]);
@@ -257,13 +257,16 @@ impl Around<'_> {
                 self.sample(asks);
                 return Taken::Hit;
             }
-            Found::Kept(..) => {
+            Found::Kept(_, _, since) => {
+                // A round that began behind it has told of all that is older under other requests.
+                let round = wary.get(&parts.id).and_then(|own| own.round);
+                let is_covered = round.is_some_and(|round| since < round);
                 parts.stats.cache_bypassed += 1;
-                return self.check(run, parts, asks, wanted);
+                return self.check(run, parts, asks, (wanted, is_covered));
             }
             Found::Asked => {
                 parts.stats.cache_misses += 1;
-                return self.check(run, parts, asks, wanted);
+                return self.check(run, parts, asks, (wanted, false));
             }
             Found::Unfit => parts.stats.cache_misses += 1,
             Found::Nothing => {
@@ -323,7 +326,7 @@ impl Around<'_> {
         run: &mut PlainRun,
         parts: &mut Parts<'_>,
         asks: &Asks<'_>,
-        wanted: Wanted<'_>,
+        (wanted, is_covered): (Wanted<'_>, bool),
     ) -> Taken {
         if !takes_plain(parts.upstreams.get(asks.upstream), parts.client, parts.limits) {
             return Taken::No;
@@ -331,7 +334,29 @@ impl Around<'_> {
         if let Some(place) = give_alone(run, parts, asks, NearCommand::Check) {
             self.near.table.check_at(wanted, place);
         }
+        self.note_check(parts, asks, wanted, is_covered);
         Taken::Given
+    }
+
+    /// Such a read is on its way: until its reply is here, what is kept may be older than that (rule 3). What is kept of its keys under other requests may be older
+    /// afterwards, too, unless a round that the client waits for covers it.
+    fn note_check(
+        &mut self,
+        parts: &Parts<'_>,
+        asks: &Asks<'_>,
+        wanted: Wanted<'_>,
+        is_covered: bool,
+    ) {
+        let mut keys = core::mem::take(&mut self.near.keys);
+        let until = parts.client.places.next();
+        if !asks.keys(&self.near.hashes, &mut keys) {
+            self.near.make_wary(parts.id, until, &[]);
+        } else if !is_covered && keys.iter().any(|key| self.near.table.knows_beside(*key, wanted)) {
+            self.near.make_wary(parts.id, until, &keys);
+        } else {
+            self.near.make_wary_until(parts.id, until, &keys);
+        }
+        self.near.keys = keys;
     }
 
     /// Gives a read on whose reply is to be kept, if it comes often enough and its server tells of changes.

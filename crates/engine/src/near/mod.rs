@@ -102,6 +102,8 @@ struct Wary {
     until: u32,
     /// And then this round must be over; `None`: nobody looked since.
     round: Option<u64>,
+    /// Only replies on their way make the client wary, of which each is compared with what is kept when it comes (rule 1): no round is needed.
+    is_compared: bool,
     /// Of which keys alone, at most `limits::CACHE_KEYS_MAX`; none: of all.
     keys: Vec<u64>,
 }
@@ -179,7 +181,7 @@ impl Near {
             return false;
         }
         let round = *own.round.get_or_insert(rounds.begun + 1);
-        if rounds.done >= round {
+        if own.is_compared || rounds.done >= round {
             wary.remove(&id);
             return true;
         }
@@ -189,9 +191,26 @@ impl Near {
 
     /// What this client has under way before this place may show it more of these keys than the feeds have told; none: of all keys.
     fn make_wary(&mut self, id: ClientId, until: u32, keys: &[u64]) {
-        let fresh = || Wary { until, round: None, keys: keys.to_vec() };
+        let own = self.entry_of_wary(id, until, keys);
+        (own.round, own.is_compared) = (None, false);
+        Self::add_keys(own, keys);
+    }
+
+    /// The reply before this place, for these keys, is compared with what is kept under the same request; nothing else of them is. Until it is here it may be newer
+    /// than what is kept.
+    fn make_wary_until(&mut self, id: ClientId, until: u32, keys: &[u64]) {
+        let own = self.entry_of_wary(id, until, keys);
+        Self::add_keys(own, keys);
+    }
+
+    fn entry_of_wary(&mut self, id: ClientId, until: u32, keys: &[u64]) -> &mut Wary {
+        let fresh = || Wary { until, round: None, is_compared: true, keys: keys.to_vec() };
         let own = self.wary.entry(id).or_insert_with(fresh);
-        (own.until, own.round) = (until, None);
+        own.until = until;
+        own
+    }
+
+    fn add_keys(own: &mut Wary, keys: &[u64]) {
         if own.keys.is_empty() || keys.is_empty() {
             return own.keys.clear();
         }
@@ -287,7 +306,7 @@ impl Engine {
         let bytes_max = near.options.value_max_bytes;
         let place = (id, place.wrapping_sub(1));
         self.stats.cache_dropped_changed += near.table.checked(place, reply);
-        if near.table.answered(place, reply, bytes_max) {
+        if near.table.answered(place, reply, (bytes_max, near.rounds.begun)) {
             self.stats.cache_kept += 1;
             let gone = near.table.make_room(near.options.memory_max_bytes);
             self.stats.cache_dropped_evicted += gone;

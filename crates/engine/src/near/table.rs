@@ -82,6 +82,8 @@ struct Entry {
     state: State,
     /// From then on it serves no more.
     until: Time,
+    /// Rounds of the feeds that had begun when the reply came.
+    rounds: u64,
     /// Somebody asked for it since the hand came by.
     visited: bool,
     /// The next one in its list.
@@ -99,8 +101,8 @@ impl Entry {
 
 /// What was found.
 pub(super) enum Found<'a> {
-    /// The reply, and the keys that it is of.
-    Kept(&'a [u8], &'a [u64]),
+    /// The reply, the keys that it is of, and the rounds of the feeds that had begun when it came.
+    Kept(&'a [u8], &'a [u64], u64),
     /// It is on its way.
     Asked,
     /// It is not to be kept.
@@ -185,9 +187,9 @@ impl Table {
             return (Found::Nothing, true);
         }
         let found = match &mut self.entries[at] {
-            Some(Entry { state: State::Kept(reply), visited, keys, .. }) => {
+            Some(Entry { state: State::Kept(reply), visited, keys, rounds, .. }) => {
                 *visited = true;
-                Found::Kept(reply, keys)
+                Found::Kept(reply, keys, *rounds)
             }
             Some(Entry { state: State::Asked(_), .. }) => Found::Asked,
             _ => Found::Unfit,
@@ -218,6 +220,7 @@ impl Table {
             keys: keys.into(),
             state: State::Asked(place),
             until,
+            rounds: 0,
             visited: false,
             next: self.heads[head],
             listed: list.len() as u32,
@@ -252,13 +255,13 @@ impl Table {
         }
     }
 
-    /// The reply to what was asked at this place came, and is to be kept if it is wanted still; `None`: there is nothing to keep. Whether it
-    /// is kept now.
+    /// The reply to what was asked at this place came, and is to be kept if it is wanted still, with a bound of its bytes and the rounds of the feeds that have begun;
+    /// `None`: there is nothing to keep. Whether it is kept now.
     pub(super) fn answered(
         &mut self,
         (upstream, place): (UpstreamId, u64),
         reply: Answer<'_>,
-        bytes_max: usize,
+        (bytes_max, rounds): (usize, u64),
     ) -> bool {
         let Some(at) = self.asked.remove(&(upstream, place)) else { return false };
         let Some(entry) = self.entries.get_mut(at as usize).and_then(Option::as_mut) else {
@@ -271,7 +274,7 @@ impl Table {
                 false
             }
             Answer::Whole(reply) if reply.len() <= bytes_max && !reply.starts_with(b"-") => {
-                entry.state = State::Kept(reply.into());
+                (entry.state, entry.rounds) = (State::Kept(reply.into()), rounds);
                 self.bytes = self.bytes - cost + entry.cost();
                 true
             }
@@ -372,6 +375,12 @@ impl Table {
     /// Whether a reply to this key is kept, or on its way to be.
     pub(super) fn knows(&self, key: u64) -> bool {
         self.of_key(key).next().is_some()
+    }
+
+    /// The same of other requests than this one.
+    pub(super) fn knows_beside(&self, key: u64, wanted: Wanted<'_>) -> bool {
+        let own = self.find(wanted);
+        self.of_key(key).any(|at| Some(at as usize) != own)
     }
 
     /// The key changed. How many entries went.
@@ -482,7 +491,7 @@ mod tests {
 
     fn kept(table: &mut Table, frame: &[u8], now: u64) -> Option<Vec<u8>> {
         match table.look(HASHES.wanted(upstream(1), frame), Time(now)).0 {
-            Found::Kept(reply, _) => Some(reply.to_vec()),
+            Found::Kept(reply, ..) => Some(reply.to_vec()),
             _ => None,
         }
     }
@@ -495,7 +504,7 @@ mod tests {
             table.look(HASHES.wanted(upstream(1), b"GET k"), Time(1)).0,
             Found::Asked
         ));
-        assert!(table.answered((upstream(1), 7), Answer::Whole(b"v"), 10));
+        assert!(table.answered((upstream(1), 7), Answer::Whole(b"v"), (10, 0)));
         assert_eq!(kept(&mut table, b"GET k", 99).as_deref(), Some(&b"v"[..]));
         assert_eq!(kept(&mut table, b"GET l", 99), None);
         assert!(matches!(
@@ -518,15 +527,15 @@ mod tests {
         ] {
             ask(&mut table, frame, place, keys);
         }
-        assert!(table.answered((upstream(1), 1), Answer::Whole(b"1"), 10));
+        assert!(table.answered((upstream(1), 1), Answer::Whole(b"1"), (10, 0)));
         assert_eq!(table.drop_key(HASHES.key(b"a")), 2);
         table.check();
         assert!(!table.knows(HASHES.key(b"a")) && table.knows(HASHES.key(b"b")));
         assert!(
-            !table.answered((upstream(1), 2), Answer::Whole(b"old"), 10),
+            !table.answered((upstream(1), 2), Answer::Whole(b"old"), (10, 0)),
             "it is not wanted any more"
         );
-        assert!(table.answered((upstream(1), 3), Answer::Whole(b"2"), 10));
+        assert!(table.answered((upstream(1), 3), Answer::Whole(b"2"), (10, 0)));
         assert_eq!(kept(&mut table, b"MGET a b", 1), None);
         assert_eq!(kept(&mut table, b"GET b", 1).as_deref(), Some(&b"2"[..]));
         assert_eq!(table.drop_node(NodeId::new(1, 0)), 0);
@@ -538,18 +547,18 @@ mod tests {
     fn what_is_too_large_or_an_error_is_known_and_not_kept() {
         let mut table = Table::default();
         ask(&mut table, b"GET k", 1, &[b"k"]);
-        assert!(!table.answered((upstream(1), 1), Answer::Whole(&[0; 11]), 10));
+        assert!(!table.answered((upstream(1), 1), Answer::Whole(&[0; 11]), (10, 0)));
         assert!(matches!(
             table.look(HASHES.wanted(upstream(1), b"GET k"), Time(1)).0,
             Found::Unfit
         ));
         assert!(!table.knows(HASHES.key(b"k")), "nothing of it can be old");
         ask(&mut table, b"GET w", 2, &[b"w"]);
-        assert!(!table.answered((upstream(1), 2), Answer::Whole(b"-WRONG\r\n"), 10));
+        assert!(!table.answered((upstream(1), 2), Answer::Whole(b"-WRONG\r\n"), (10, 0)));
         ask(&mut table, b"GET e", 3, &[b"e"]);
-        assert!(!table.answered((upstream(1), 3), Answer::None, 10));
+        assert!(!table.answered((upstream(1), 3), Answer::None, (10, 0)));
         ask(&mut table, b"GET p", 4, &[b"p"]);
-        assert!(!table.answered((upstream(1), 4), Answer::InParts, 10));
+        assert!(!table.answered((upstream(1), 4), Answer::InParts, (10, 0)));
         assert_eq!(table.len(), 3);
         table.check();
     }
@@ -566,7 +575,7 @@ mod tests {
             ask(&mut table, b"GET k", 1, &[b"k"]);
             ask(&mut table, b"STRLEN k", 2, &[b"k"]);
             table.check_at(HASHES.wanted(upstream(1), b"GET k"), 3);
-            assert!(table.answered((upstream(1), 1), Answer::Whole(b"v"), 10));
+            assert!(table.answered((upstream(1), 1), Answer::Whole(b"v"), (10, 0)));
             assert_eq!(table.checked((upstream(1), 3), reply), gone);
             assert_eq!(table.checked((upstream(1), 3), Answer::None), 0, "it is answered once");
             table.check();
@@ -583,7 +592,7 @@ mod tests {
         let mut table = Table::default();
         for n in 0..200_u64 {
             ask(&mut table, format!("GET k{n}").as_bytes(), n, &[format!("k{n}").as_bytes()]);
-            assert!(table.answered((upstream(1), n), Answer::Whole(b"value"), 10));
+            assert!(table.answered((upstream(1), n), Answer::Whole(b"value"), (10, 0)));
         }
         for n in (0..200).step_by(2) {
             assert!(kept(&mut table, format!("GET k{n}").as_bytes(), 1).is_some());
@@ -628,7 +637,7 @@ mod tests {
             let wanted = HASHES.wanted(upstream(n % 4), frame.as_bytes());
             table.ask(wanted, node(n % 4), u64::from(n), &[u64::from(n)], Time(100));
             let place = (upstream(n % 4), u64::from(n));
-            assert!(n >= 20 || table.answered(place, Answer::Whole(b"v"), 10));
+            assert!(n >= 20 || table.answered(place, Answer::Whole(b"v"), (10, 0)));
             table.check_at(wanted, u64::from(n) + 100);
         }
         assert_eq!(table.drop_key(4), 1);

@@ -438,6 +438,33 @@ fn who_reads_while_the_reply_to_another_is_on_its_way_does_not_go_back_in_time()
     hits(&mut story, "b", "GET k", "\"1\"");
 }
 
+// The reply to the first read is on its way, and may be newer than what is kept meanwhile.
+#[test]
+fn who_pipelines_reads_of_one_key_does_not_go_back_in_time() {
+    for other in ["get k", "GETRANGE k 0 -1", "STRLEN k"] {
+        let mut story = story();
+        keeps(&mut story, "b", other, "\"1\"", true);
+        // `a` asks for what somebody else has asked for, and then for what is kept.
+        story.client("b").says("GET k");
+        story.client("a").says("GET k");
+        story.client("a").says(other);
+        story.conn(SHARED).gets([CACHING, "GET k", "GET k", other]);
+    }
+    let mut story = story();
+    keeps(&mut story, "a", "GET x", "\"1\"", true);
+    story.client("a").says("GET k");
+    story.client("b").says("GET k");
+    story.conn(SHARED).gets([CACHING, "GET k", "GET k"]).answers(["+OK", "\"1\""]);
+    story.client("a").gets("\"1\"");
+    // What `a` was given is kept, and what `b` is sent next may be newer.
+    story.client("b").says("GET k");
+    story.conn(SHARED).gets("GET k").answers(["\"2\"", "\"2\""]);
+    story.client("b").gets(["\"2\"", "\"2\""]);
+    // No round of the feeds is needed where that was all.
+    keeps(&mut story, "b", "GET k", "\"2\"", false);
+    hits(&mut story, "b", "GET k", "\"2\"");
+}
+
 #[test]
 fn what_the_proxy_answers_itself_makes_nobody_wary() {
     let mut story = kept();

@@ -561,7 +561,9 @@ fn a_tenant_that_comes_back_tells_its_mirror_behind_what_it_left() {
         assert_eq!(blue.ask(&format!("SET k:{number} new")), "+OK\r\n");
     }
     mirror.resume();
-    wait::until_true("all was told", SOON, || figure(&mut blue, "mirrors", "mirror_0", "done") == 4);
+    wait::until_true("all was told", SOON, || {
+        figure(&mut blue, "mirrors", "mirror_0", "done") == 4
+    });
     let mut there = mirror.connect();
     for number in 0..4 {
         assert_eq!(there.ask(&format!("GET k:{number}")), "$3\r\nnew\r\n");
