@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, bind, connect, getsockname, listen, sockopt};
 
 use crate::driver::{Address, ListenerId};
-use crate::socket::{Keepalive, set_tcp_options, stream_socket, tcp_address, tcp_text};
+use crate::socket::{Keepalive, bound_unsent, set_tcp_options, stream_socket, tcp_address, tcp_text};
 
 /// How to listen.
 #[derive(Clone, Debug)]
@@ -139,6 +139,7 @@ fn bind_tcp(fd: &OwnedFd, addr: &SocketAddr, options: &ListenOptions) -> io::Res
         sockopt::set_ipv6_v6only(fd, true)?;
     }
     set_tcp_options(fd, options.keepalive)?;
+    bound_unsent(fd)?;
     bind(fd, addr)?;
     Ok(Address::Tcp(tcp_address(getsockname(fd)?)?))
 }

@@ -16,6 +16,8 @@ use rustix::net::{
     getsockname, socket_with, sockopt,
 };
 
+use socket2::SockRef;
+
 use crate::driver::{Address, Tuning};
 
 /// When the kernel probes a silent TCP peer, and when it gives the connection up.
@@ -57,6 +59,15 @@ pub(crate) fn set_tcp_options(fd: impl AsFd, keepalive: Option<Keepalive>) -> Re
     sockopt::set_tcp_keepidle(&fd, Duration::from_secs(idle_s.into()))?;
     sockopt::set_tcp_keepintvl(&fd, Duration::from_secs(interval_s.into()))?;
     sockopt::set_tcp_keepcnt(&fd, count.into())
+}
+
+/// Bytes that the kernel takes for a client beyond what it can send: the rest stays here, where it is counted. Clients that do not read would else fill the memory that
+/// the kernel has for all TCP sockets (`net.ipv4.tcp_mem`), 4 MiB each; from three quarters of that on it narrows the windows of all connections, those to servers as well.
+pub(crate) const UNSENT_BYTES_MAX: u32 = 128 << 10;
+
+/// Bounds what the kernel takes of a connection, with [`UNSENT_BYTES_MAX`]. On a listener: accepted sockets inherit it.
+pub(crate) fn bound_unsent(fd: &OwnedFd) -> io::Result<()> {
+    SockRef::from(fd).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)
 }
 
 /// Begins to connect a new non-blocking socket. The outcome is told by writability and SO_ERROR.

@@ -136,6 +136,9 @@ fn accepted_tcp_sockets_have_their_options() {
     assert_eq!(sockopt::tcp_keepidle(&socket).unwrap(), Duration::from_secs(11));
     assert_eq!(sockopt::tcp_keepintvl(&socket).unwrap(), Duration::from_secs(7));
     assert_eq!(sockopt::tcp_keepcnt(&socket).unwrap(), 5);
+    // Clients that do not read must not fill the kernel's memory for all sockets.
+    let unsent_bytes = socket2::SockRef::from(&socket).tcp_notsent_lowat().unwrap();
+    assert_eq!(unsent_bytes, 128 << 10);
 }
 
 #[test]
