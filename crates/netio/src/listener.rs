@@ -20,7 +20,9 @@ use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, bind, connect, getsockname, listen, sockopt};
 
 use crate::driver::{Address, ListenerId};
-use crate::socket::{Keepalive, bound_unsent, set_tcp_options, stream_socket, tcp_address, tcp_text};
+use crate::socket::{
+    Keepalive, bound_unsent, set_tcp_options, stream_socket, tcp_address, tcp_text,
+};
 
 /// How to listen.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@
 //!
 //! Invariant: as in `plain`, a request that was taken in has its place when the loop ends, in the order of the input.
 
-use super::table::{Found, Hashes, Wanted};
+use super::table::{Found, Hashes, Kept, Wanted};
 use super::{Armed, Near};
 use crate::client::{Access, Client};
 use crate::coalesce::{SampledRead, Sharing};
@@ -248,16 +248,17 @@ impl Around<'_> {
         let (found, is_over) = table.look(wanted, parts.now);
         parts.stats.cache_dropped_expired += u64::from(is_over);
         match found {
-            Found::Kept(reply, keys, _)
-                if Near::trusts((wary, rounds), (parts.id, &*parts.client), keys) =>
+            Found::Kept(kept)
+                if !rounds.is_young(kept)
+                    && Near::trusts((wary, rounds), (parts.id, &*parts.client), kept.keys) =>
             {
                 run.write(parts, &asks.input[..asks.pos]);
-                answer(parts, self.dirty_clients, asks.command, reply);
+                answer(parts, self.dirty_clients, asks.command, kept.reply);
                 run.skip_to(asks.end);
                 self.sample(asks);
                 return Taken::Hit;
             }
-            Found::Kept(_, _, since) => {
+            Found::Kept(Kept { rounds: since, .. }) => {
                 // A round that began behind it has told of all that is older under other requests.
                 let round = wary.get(&parts.id).and_then(|own| own.round);
                 let is_covered = round.is_some_and(|round| since < round);

@@ -13,6 +13,7 @@
 //! 1. What is told while a read is on its way spoils it: its reply is not kept. And of a read that goes to the server though its reply is kept, the
 //!    reply is compared with that: if it is another one, the feed is late, and the keys are dropped at once.
 //! 2. A write drops its keys here when it is given on. What reads them behind it, on the same connection, sees it.
+//!    Of two replies with one key the later one serves when a round of `PING`s behind it is over: the earlier one is gone then, if it was older.
 //! 3. A client of which a request went out that may show it more than the feed has told yet (a script, a transaction, another command for
 //!    a key that is kept …) is *wary*: it is given nothing from here, or nothing of that key, until that is answered and, after it, every feed, and every connection that was read over, has answered a `PING`. By then the
 //!    feeds have told everything that the client can have seen ([decision 26](../../../../docs/internals/decisions/0026-near-cache.md)).
@@ -40,7 +41,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 pub(crate) use table::Answer;
-use table::{Hashes, Table};
+use table::{Hashes, Kept, Table};
 
 /// What it is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +118,15 @@ struct Rounds {
     waits_for: BTreeSet<UpstreamId>,
     /// Another one is to follow.
     wanted: bool,
+}
+
+impl Rounds {
+    /// Whether the next round behind this reply, which came while others with its keys were kept, is not over. It is wanted then.
+    fn is_young(&mut self, kept: Kept<'_>) -> bool {
+        let is_young = kept.is_beside && self.done <= kept.rounds;
+        self.wanted |= is_young && self.begun <= kept.rounds;
+        is_young
+    }
 }
 
 /// See the module.

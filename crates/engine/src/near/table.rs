@@ -84,6 +84,8 @@ struct Entry {
     until: Time,
     /// Rounds of the feeds that had begun when the reply came.
     rounds: u64,
+    /// Other replies with its keys, which may be older, were kept then.
+    is_beside: bool,
     /// Somebody asked for it since the hand came by.
     visited: bool,
     /// The next one in its list.
@@ -99,10 +101,24 @@ impl Entry {
     }
 }
 
+/// A reply that is kept.
+#[derive(Clone, Copy)]
+pub(super) struct Kept<'a> {
+    pub(super) reply: &'a [u8],
+    pub(super) keys: &'a [u64],
+    /// Rounds of the feeds that had begun when it came.
+    pub(super) rounds: u64,
+    /// Whether others with its keys were kept then. Until the next round is over those may be older: who is given this one must not be given them.
+    pub(super) is_beside: bool,
+}
+
+/// Replies of one key that are looked at for one over a connection.
+const OTHERS_LOOKED_AT: usize = 64;
+
 /// What was found.
 pub(super) enum Found<'a> {
-    /// The reply, the keys that it is of, and the rounds of the feeds that had begun when it came.
-    Kept(&'a [u8], &'a [u64], u64),
+    /// The reply.
+    Kept(Kept<'a>),
     /// It is on its way.
     Asked,
     /// It is not to be kept.
@@ -187,9 +203,9 @@ impl Table {
             return (Found::Nothing, true);
         }
         let found = match &mut self.entries[at] {
-            Some(Entry { state: State::Kept(reply), visited, keys, rounds, .. }) => {
+            Some(Entry { state: State::Kept(reply), visited, keys, rounds, is_beside, .. }) => {
                 *visited = true;
-                Found::Kept(reply, keys, *rounds)
+                Found::Kept(Kept { reply, keys, rounds: *rounds, is_beside: *is_beside })
             }
             Some(Entry { state: State::Asked(_), .. }) => Found::Asked,
             _ => Found::Unfit,
@@ -221,6 +237,7 @@ impl Table {
             state: State::Asked(place),
             until,
             rounds: 0,
+            is_beside: false,
             visited: false,
             next: self.heads[head],
             listed: list.len() as u32,
@@ -264,6 +281,7 @@ impl Table {
         (bytes_max, rounds): (usize, u64),
     ) -> bool {
         let Some(at) = self.asked.remove(&(upstream, place)) else { return false };
+        let is_beside = self.is_beside(at);
         let Some(entry) = self.entries.get_mut(at as usize).and_then(Option::as_mut) else {
             return false;
         };
@@ -274,7 +292,8 @@ impl Table {
                 false
             }
             Answer::Whole(reply) if reply.len() <= bytes_max && !reply.starts_with(b"-") => {
-                (entry.state, entry.rounds) = (State::Kept(reply.into()), rounds);
+                entry.state = State::Kept(reply.into());
+                (entry.rounds, entry.is_beside) = (rounds, is_beside);
                 self.bytes = self.bytes - cost + entry.cost();
                 true
             }
@@ -377,10 +396,26 @@ impl Table {
         self.of_key(key).next().is_some()
     }
 
-    /// The same of other requests than this one.
+    /// Whether other replies over the connection of this entry have a key of it.
+    fn is_beside(&self, at: u32) -> bool {
+        let Some(entry) = self.entries.get(at as usize).and_then(Option::as_ref) else {
+            return false;
+        };
+        entry.keys.iter().any(|key| self.knows_other(*key, entry.upstream, Some(at)))
+    }
+
+    /// Whether a reply to another request than this one, of this key and over its connection, is kept or on its way to be.
     pub(super) fn knows_beside(&self, key: u64, wanted: Wanted<'_>) -> bool {
-        let own = self.find(wanted);
-        self.of_key(key).any(|at| Some(at as usize) != own)
+        let own = self.find(wanted).map(|at| at as u32);
+        self.knows_other(key, wanted.upstream, own)
+    }
+
+    /// Of a key with many replies some are looked at, and then it is taken to have one.
+    fn knows_other(&self, key: u64, upstream: UpstreamId, own: Option<u32>) -> bool {
+        let over = |at: u32| self.entries.get(at as usize)?.as_ref().map(|entry| entry.upstream);
+        let others = self.of_key(key).filter(|at| Some(*at) != own);
+        let mut looks = others.enumerate();
+        looks.any(|(count, at)| count >= OTHERS_LOOKED_AT || over(at) == Some(upstream))
     }
 
     /// The key changed. How many entries went.
@@ -491,7 +526,7 @@ mod tests {
 
     fn kept(table: &mut Table, frame: &[u8], now: u64) -> Option<Vec<u8>> {
         match table.look(HASHES.wanted(upstream(1), frame), Time(now)).0 {
-            Found::Kept(reply, ..) => Some(reply.to_vec()),
+            Found::Kept(kept) => Some(kept.reply.to_vec()),
             _ => None,
         }
     }

@@ -465,6 +465,25 @@ fn who_pipelines_reads_of_one_key_does_not_go_back_in_time() {
     hits(&mut story, "b", "GET k", "\"2\"");
 }
 
+// Nobody has seen anything before: both are kept, and the feed is late with what it has to tell of the earlier one.
+#[test]
+fn a_reply_that_is_kept_beside_an_earlier_one_serves_when_the_feeds_have_told_all() {
+    let mut story = kept();
+    keeps(&mut story, "b", "GETRANGE k 0 -1", "\"2\"", false);
+    goes(&mut story, "c", "GETRANGE k 0 -1", "\"2\"");
+    story.conn(FEED).gets("PING");
+    hits(&mut story, "d", "GET k", "\"1\"");
+    story.conn(FEED).answers(&*changed("k")).answers("+PONG");
+    keeps(&mut story, "d", "GET k", "\"2\"", false);
+    // Where nothing changed, both serve.
+    let mut story = kept();
+    keeps(&mut story, "b", "GETRANGE k 0 -1", "\"1\"", false);
+    goes(&mut story, "c", "GETRANGE k 0 -1", "\"1\"");
+    feed_told_all(&mut story);
+    hits(&mut story, "d", "GETRANGE k 0 -1", "\"1\"");
+    hits(&mut story, "d", "GET k", "\"1\"");
+}
+
 #[test]
 fn what_the_proxy_answers_itself_makes_nobody_wary() {
     let mut story = kept();
@@ -520,7 +539,7 @@ fn reads_of_one_key_in_all_their_kinds_are_kept() {
     let mut story = kept();
     let reads = [
         ("HGET h f", "\"1\""),
-        ("HMGET h f g", "*2\r\n$1\r\n1\r\n$-1\r\n"),
+        ("HMGET h1 f g", "*2\r\n$1\r\n1\r\n$-1\r\n"),
         ("HGETALL h2", "*0\r\n"),
         ("ZSCORE z m", "\"1.5\""),
         ("SMEMBERS s", "*0\r\n"),

@@ -43,6 +43,10 @@ impl<D: Driver> Worker<D> {
                 None => break,
             }
         }
+        for conn in self.clients.take_displaced().into_iter().chain(self.upstreams.take_displaced())
+        {
+            self.driver.close(conn);
+        }
         self.count_clients_gone();
     }
 

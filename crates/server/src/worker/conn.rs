@@ -103,7 +103,8 @@ impl<T, V> Table<T, V> {
         ((id.index >> SHELF_BITS) as usize, (id.index & ((1 << SHELF_BITS) - 1)) as usize)
     }
 
-    fn set(&mut self, id: Id<T>, value: V) {
+    /// What stood there before, if anything did.
+    fn set(&mut self, id: Id<T>, value: V) -> Option<V> {
         let (shelf, index) = Self::shelf(id);
         if self.shelves.len() <= shelf {
             self.shelves.resize_with(shelf + 1, Vec::new);
@@ -112,8 +113,7 @@ impl<T, V> Table<T, V> {
         if shelf.len() <= index {
             shelf.resize_with(index + 1, || None);
         }
-        debug_assert!(shelf[index].is_none(), "a connection is forgotten without a close");
-        shelf[index] = Some((id.generation, value));
+        shelf[index].replace((id.generation, value)).map(|(_, before)| before)
     }
 
     fn take(&mut self, id: Id<T>) -> Option<V> {
@@ -131,11 +131,15 @@ impl<T, V> Table<T, V> {
 }
 
 /// Connections by the ids of what they are to the engines.
-pub(super) struct Conns<T>(Table<T, ConnId>);
+pub(super) struct Conns<T> {
+    table: Table<T, ConnId>,
+    /// Whose places others have: an engine gives a place to the next one as soon as it wants the connection closed, and the word to close it may be still to come.
+    displaced: Vec<ConnId>,
+}
 
 impl<T> Default for Conns<T> {
     fn default() -> Self {
-        Self(Table::default())
+        Self { table: Table::default(), displaced: Vec::new() }
     }
 }
 
@@ -143,20 +147,25 @@ impl<T> Conns<T> {
     /// The connection of this id, if there is one.
     #[inline]
     pub(super) fn get(&self, id: Id<T>) -> Option<ConnId> {
-        self.0.get(id).copied()
+        self.table.get(id).copied()
     }
 
     pub(super) fn set(&mut self, id: Id<T>, conn: ConnId) {
-        self.0.set(id, conn);
+        self.displaced.extend(self.table.set(id, conn));
+    }
+
+    /// Connections that are to be closed, as nobody knows them any more.
+    pub(super) fn take_displaced(&mut self) -> Vec<ConnId> {
+        std::mem::take(&mut self.displaced)
     }
 
     pub(super) fn take(&mut self, id: Id<T>) -> Option<ConnId> {
-        self.0.take(id)
+        self.table.take(id)
     }
 
     /// All connections of the tenant at this place, which are gone from here then.
     pub(super) fn clear(&mut self, place: usize) -> impl Iterator<Item = ConnId> {
-        self.0.clear(place)
+        self.table.clear(place)
     }
 }
 
@@ -184,7 +193,12 @@ impl Clients {
 
     pub(super) fn set(&mut self, id: ClientId, conn: ConnId, seats: Seated) {
         self.conns.set(id, conn);
-        self.seats.set(id, seats);
+        drop(self.seats.set(id, seats));
+    }
+
+    /// See [`Conns::take_displaced`].
+    pub(super) fn take_displaced(&mut self) -> Vec<ConnId> {
+        self.conns.take_displaced()
     }
 
     /// Its seats are free from here on.
@@ -241,6 +255,20 @@ mod tests {
         assert_eq!(table.clear(place).collect::<Vec<_>>(), [2]);
         assert_eq!(table.clear(place).count() + table.clear(1).count(), 0);
         assert_eq!(table.take(near), Some(1));
+    }
+
+    // The word to close the first one comes behind the second one, as with clients of other workers in one look at the mailbox.
+    #[test]
+    fn a_connection_whose_place_another_one_has_is_not_forgotten() {
+        let conn = |index| ConnId { index, generation: 1 };
+        let (first, second) = (ClientId::new(3, 1), ClientId::new(3, 3));
+        let mut conns = Conns::<ClientKind>::default();
+        conns.set(first, conn(10));
+        assert!(conns.take_displaced().is_empty());
+        conns.set(second, conn(11));
+        assert_eq!(conns.take_displaced(), [conn(10)]);
+        assert_eq!((conns.take(first), conns.take(second)), (None, Some(conn(11))));
+        assert!(conns.take_displaced().is_empty());
     }
 
     #[test]
