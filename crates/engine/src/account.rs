@@ -471,7 +471,7 @@ impl Engine {
             // `ACL_LOG_ENTRIES`, `LATENCY_MONITORS_MAX`, `ERROR_KINDS_MAX`, `ERROR_SAMPLES_MAX`, `LOGINS_TRIED_MAX`, `LOGINS_FAILED_MAX`.
             hotkeys: _, bigkeys: _, observer: _, coalescer: _, acl: _, monitors: _, stats: _, tally: _, words: _,
             // What the operator configured.
-            settings: _, slowlog_told: _, mirror_leavers: _,
+            settings: _, slowlog_told: _,
             // Numbers.
             generation: _, route_epoch: _, unsettled_until: _, pause: _, next_ticket: _, random: _, draining: _,
             sweep: _, next_question: _, own_asked_at: _, input_events: _, epoch: _, epoch_clients: _, gone_clients: _, looks_at_reads: _,

@@ -30,7 +30,7 @@ use crate::mirror::{Mirrors, is_mirrors};
 use crate::monitor::Watch;
 use crate::near::Near;
 use crate::news::{Audience, News};
-use crate::node::{Address, Nodes};
+use crate::node::Nodes;
 use crate::observed::Observer;
 use crate::parked::ParkedRequests;
 use crate::peers::Peers;
@@ -370,8 +370,6 @@ pub struct Engine {
     pub(crate) near: Option<Box<Near>>,
     /// Other deployments that get what clients write, if there are any.
     pub(crate) mirrors: Option<Box<Mirrors>>,
-    /// Servers of mirrors of other tenants that go.
-    pub(crate) mirror_leavers: Vec<Address>,
     /// Held by others for our connections (see `outside`).
     pub(crate) outside_bytes: usize,
     /// Other deployments that answer what clients read, if there are any.
@@ -456,7 +454,6 @@ impl Engine {
             looks_at_reads: settings.coalesce_reads || settings.cache.enabled,
             near: Near::new(&settings.cache, seed, now),
             mirrors: Mirrors::new(&settings, seed, now),
-            mirror_leavers: Vec::new(),
             outside_bytes: 0,
             elsewhere: Elsewhere::new(&settings, seed, now),
             words: Box::default(),

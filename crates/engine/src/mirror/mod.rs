@@ -48,6 +48,7 @@ use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId, NodeId, UpstreamId};
 use crate::limits::{CONN_INDEX_BITS, MIRROR_PART};
+use crate::node::Address;
 use crate::request::Step;
 use crate::route::Known;
 use crate::scatter::{Wish, keys_of, row_of};
@@ -162,6 +163,8 @@ impl Queued {
 #[derive(Debug)]
 pub(crate) struct Mirrors {
     targets: Vec<Target>,
+    /// Servers of mirrors of other tenants that go.
+    leavers: Vec<Address>,
     pending: BTreeMap<(MergeId, u32), Pending>,
     /// Bytes of them and of what transactions queue, and the most that there may be.
     pending_bytes: usize,
@@ -222,6 +225,7 @@ impl Mirrors {
     fn without_targets(now: Time) -> Self {
         Self {
             targets: Vec::new(),
+            leavers: Vec::new(),
             pending: BTreeMap::new(),
             pending_bytes: 0,
             pending_bytes_max: 0,

@@ -34,21 +34,25 @@ fn addresses_of<'a>(node: &'a Node, pool: &'a Pool) -> Vec<&'a Address> {
 }
 
 impl Mirrors {
-    /// Whether the mirror that stands there waits for an earlier one of this engine that goes, or for one with one of these servers.
-    fn is_behind(&self, at: usize, leavers: &[Address]) -> bool {
+    /// Whether the mirror that stands there waits for an earlier one of this engine that goes, or for one of another tenant.
+    fn is_behind(&self, at: usize) -> bool {
         let Some(target) = self.targets.get(at) else { return false };
         let own = addresses(target.engine.settings());
         let earlier = self.targets.iter().filter(|one| !one.is_live() && one.since < target.since);
-        let mut going = earlier.flat_map(|one| addresses(one.engine.settings())).chain(leavers);
+        let going = earlier.flat_map(|one| addresses(one.engine.settings()));
+        let mut going = going.chain(&self.leavers);
         going.any(|address| own.contains(&address))
     }
 }
 
 impl Engine {
-    /// Mirrors of other tenants that go have these servers: a mirror of this engine that comes waits until they are named no more.
+    /// Mirrors of other tenants that go have these servers: a mirror of this engine that comes waits until they are named no more. To be named when there are other
+    /// settings, before the next request.
     pub fn set_mirror_leavers(&mut self, now: Time, leavers: Vec<Address>) {
-        if core::mem::replace(&mut self.mirror_leavers, leavers) != self.mirror_leavers {
-            self.run_mirrors(now.max(self.last_mirror_time()));
+        let Some(mirrors) = &mut self.mirrors else { return };
+        if mirrors.leavers != leavers {
+            mirrors.leavers = leavers;
+            self.run_mirrors(now);
         }
     }
 
@@ -61,11 +65,11 @@ impl Engine {
 
     /// Looks whether the mirror that stands there still waits for one that goes.
     pub(super) fn look_at_leavers(&mut self, at: usize) {
-        let Self { mirrors: Some(mirrors), mirror_leavers, .. } = self else { return };
+        let Some(mirrors) = &mut self.mirrors else { return };
         if !mirrors.targets.get(at).is_some_and(|target| target.is_fresh) {
             return;
         }
-        let is_behind = mirrors.is_behind(at, mirror_leavers);
+        let is_behind = mirrors.is_behind(at);
         if let Some(target) = mirrors.targets.get_mut(at) {
             target.is_behind = is_behind;
         }

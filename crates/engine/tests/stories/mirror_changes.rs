@@ -356,8 +356,8 @@ fn one_that_comes_waits_for_what_another_tenants_mirror_was_to_get() {
     writes(&mut other, "old");
     let busy = other.engine.busy_mirror_servers();
     assert_eq!(busy.len(), 1);
-    servers(&mut story, busy);
     changes(&mut story, vec![mirror("b"), mirror("c")]);
+    servers(&mut story, busy);
     writes(&mut story, "new");
     story.conn(2).gets_nothing();
     story.conn(3).gets("SET k new").answers("+OK");

@@ -651,7 +651,6 @@ impl House {
             }
         }
         self.waiting.clear();
-        self.name_mirror_leavers(now);
         let gone = self.others.iter().flatten().filter(|tenant| tenant.leaves_at.is_some());
         for base in gone.map(|tenant| tenant.id).collect::<Vec<_>>() {
             self.reconfigure_logins(now, base, None, leave_at);
@@ -672,6 +671,7 @@ impl House {
         }
         self.reconfigure_logins(now, TenantId::DEFAULT, Some(&settings), leave_at);
         self.first.reconfigure(now, settings);
+        self.name_mirror_leavers(now);
     }
 
     /// See [`Engine::end_mirrors`], of the tenant at a place.
