@@ -201,7 +201,7 @@ impl Engine {
         self.nodes.get(node).is_some_and(|node| node.all_shared().any(is_ready))
     }
 
-    /// The greeting is given `timeouts.connect_ms` again, though no longer in all than a reply is; a connection for those behind a backlog has no such bound.
+    /// Extends the greeting by `timeouts.connect_ms`, up to `timeouts.request_ms` in all. A connection for clients behind a backlog has no such bound.
     pub(crate) fn greets_later(&mut self, now: Time, id: UpstreamId) {
         let is_relief = self.is_relief(id);
         let (request_ms, connect_ms) =
@@ -213,7 +213,7 @@ impl Engine {
         upstream.state = State::Greeting(latest.map_or(now, |latest| latest.min(now)));
     }
 
-    /// No shared connection to this node stands any more: new connections that were given longer for their greeting than `timeouts.connect_ms` fail now.
+    /// Fails new connections to this node whose greeting has taken longer than `timeouts.connect_ms`, as no shared connection to it stands any more.
     pub(crate) fn end_late_greetings(&mut self, now: Time, node: NodeId) {
         let connect_ms = self.settings.timeouts.connect_ms;
         let is_late = |id: UpstreamId, up: &Upstream| {

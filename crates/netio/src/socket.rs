@@ -61,11 +61,11 @@ pub(crate) fn set_tcp_options(fd: impl AsFd, keepalive: Option<Keepalive>) -> Re
     sockopt::set_tcp_keepcnt(&fd, count.into())
 }
 
-/// Bytes that the kernel takes for a client beyond what it can send: the rest stays here, where it is counted. Clients that do not read would else fill the memory that
-/// the kernel has for all TCP sockets (`net.ipv4.tcp_mem`), 4 MiB each; from three quarters of that on it narrows the windows of all connections, those to servers as well.
+/// Bytes that the kernel accepts for a client beyond those that it can send at once (`TCP_NOTSENT_LOWAT`, Linux 3.12). The rest stays in respool's memory and counts there. Without this
+/// bound, clients that do not read use up the kernel's memory for TCP sockets (`net.ipv4.tcp_mem`) with 4 MiB each; near its limit the kernel narrows the windows of all connections, those to servers included.
 pub(crate) const UNSENT_BYTES_MAX: u32 = 128 << 10;
 
-/// Bounds what the kernel takes of a connection, with [`UNSENT_BYTES_MAX`]. On a listener: accepted sockets inherit it.
+/// Sets [`UNSENT_BYTES_MAX`] on a listener; accepted sockets inherit it.
 pub(crate) fn bound_unsent(fd: &OwnedFd) -> io::Result<()> {
     SockRef::from(fd).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)
 }

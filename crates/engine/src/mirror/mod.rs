@@ -163,7 +163,7 @@ impl Queued {
 #[derive(Debug)]
 pub(crate) struct Mirrors {
     targets: Vec<Target>,
-    /// Servers of mirrors of other tenants that go.
+    /// Servers of mirrors of leaving tenants.
     leavers: Vec<Address>,
     pending: BTreeMap<(MergeId, u32), Pending>,
     /// Bytes of them and of what transactions queue, and the most that there may be.

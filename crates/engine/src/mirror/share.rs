@@ -1,4 +1,4 @@
-//! Which part of a command a mirror gets that wants some keys only (`keys=`, `percent=`).
+//! The part of a command that a mirror with `keys=` or `percent=` gets.
 //!
 //! ```text
 //!   DEL, UNLINK, MSET                     the keys that it wants
@@ -22,14 +22,14 @@ use alloc::vec::Vec;
 pub(super) enum Share {
     Nothing,
     Words(Words),
-    /// It cannot be told without keys that the mirror does not want.
+    /// The mirror wants a key that the command writes, and not all of the others: the command is dropped.
     Apart,
 }
 
-/// Why such a command is not told.
+/// The reason that counters and clients are told of [`Share::Apart`].
 pub(super) const APART: &str = "it has keys that this mirror does not get";
 
-/// What this mirror gets of a command.
+/// The share of this mirror of a command.
 pub(super) fn share_of(target: &Target, command: &Words) -> Share {
     let args: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
     let row = args.first().and_then(|name| command::lookup(name));
@@ -38,7 +38,7 @@ pub(super) fn share_of(target: &Target, command: &Words) -> Share {
     }
     let found = keys_of(&args, None);
     if found.is_empty() || row.is_some_and(publishes) {
-        // Scripts without keys, messages: nobody knows whose they are.
+        // Scripts without keys and messages go to every mirror: no key says which of them wants it.
         return Share::Words(command.clone());
     }
     match row.map(CommandId::name) {
@@ -50,7 +50,7 @@ pub(super) fn share_of(target: &Target, command: &Words) -> Share {
     }
 }
 
-/// Of a list of keys, each with `step` words, those that the mirror wants.
+/// The command with those of its keys that the mirror wants; each key has `step` words.
 fn parts(target: &Target, command: &Words, found: &[(usize, &[u8])], step: usize) -> Share {
     let mut share = command[..1].to_vec();
     for (at, key) in found {
@@ -61,7 +61,7 @@ fn parts(target: &Target, command: &Words, found: &[(usize, &[u8])], step: usize
     if share.len() > 1 { Share::Words(share) } else { Share::Nothing }
 }
 
-/// The keys that a command writes. All of its keys where the table tells of none: XREADGROUP changes what it only reads by its declaration.
+/// The keys that a command writes. If the table declares none, the function returns all keys: XREADGROUP moves the position of its group, and its key counts as read.
 fn written<'a>(row: Option<CommandId>, args: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let mut written = Vec::new();
     if let Some(row) = row {

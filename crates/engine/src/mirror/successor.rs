@@ -1,15 +1,15 @@
-//! A mirror that comes waits for those that go and have a server in common with it: what waits for them is older.
+//! A new mirror waits for leaving mirrors that share a server with it: their queues hold older writes.
 //!
 //! ```text
 //!   goes:   older writes ─▶ server          for `timeouts.drain_ms` at most
 //!   comes:                       ◀─ its queue, when the other one is gone
 //! ```
-//! Two queues to one server would be told side by side, and an older value would take the place of a newer one. Mirrors that go are those of this engine, and
-//! those of tenants that go in this worker, which the caller names ([`Engine::set_mirror_leavers`]).
+//! Two queues to one server would be sent side by side, and an older value would replace a newer one. Leaving mirrors are those of this engine, and those of
+//! leaving tenants of this worker, whose servers the caller names ([`Engine::set_mirror_leavers`]).
 //!
-//! Not here: when a mirror goes (`change`), names of one server that differ: servers are told apart by the addresses of the configuration.
+//! Not here: when a mirror leaves (`change`); two names of one server, as servers are compared by the addresses of the configuration.
 //!
-//! Invariant: a mirror that has been sent something waits for none.
+//! Invariant: a mirror to which respool has sent something waits for no other mirror.
 
 use super::Mirrors;
 use crate::engine::Engine;
@@ -34,7 +34,7 @@ fn addresses_of<'a>(node: &'a Node, pool: &'a Pool) -> Vec<&'a Address> {
 }
 
 impl Mirrors {
-    /// Whether the mirror that stands there waits for an earlier one of this engine that goes, or for one of another tenant.
+    /// Whether the mirror at this index waits for an earlier, leaving mirror of this engine, or for a mirror of a leaving tenant.
     fn is_behind(&self, at: usize) -> bool {
         let Some(target) = self.targets.get(at) else { return false };
         let own = addresses(target.engine.settings());
@@ -46,7 +46,7 @@ impl Mirrors {
 }
 
 impl Engine {
-    /// Mirrors of other tenants that go have these servers: a mirror of this engine that comes waits until they are named no more. To be named when there are other
+    /// Names the servers of mirrors of leaving tenants: new mirrors of this engine wait until a later call names them no more. The caller names them after each change of
     /// settings, before the next request.
     pub fn set_mirror_leavers(&mut self, now: Time, leavers: Vec<Address>) {
         let Some(mirrors) = &mut self.mirrors else { return };
@@ -56,14 +56,14 @@ impl Engine {
         }
     }
 
-    /// Servers of mirrors that have not got all writes.
+    /// Servers of mirrors whose queues are not empty.
     pub fn busy_mirror_servers(&self) -> Vec<Address> {
         let targets = self.mirrors.iter().flat_map(|mirrors| &mirrors.targets);
         let busy = targets.filter(|target| !target.is_idle());
         busy.flat_map(|target| addresses(target.engine.settings())).cloned().collect()
     }
 
-    /// Looks whether the mirror that stands there still waits for one that goes.
+    /// Checks again whether the mirror at this index waits for a leaving one.
     pub(super) fn look_at_leavers(&mut self, at: usize) {
         let Some(mirrors) = &mut self.mirrors else { return };
         if !mirrors.targets.get(at).is_some_and(|target| target.is_fresh) {
@@ -75,7 +75,7 @@ impl Engine {
         }
     }
 
-    /// A mirror is gone: those that waited for it go on.
+    /// Mirrors that waited for a mirror which is gone start to send.
     pub(super) fn run_successors(&mut self, now: Time) {
         let waits = |mirrors: &Mirrors| mirrors.targets.iter().any(|target| target.is_behind);
         if self.mirrors.as_deref().is_some_and(waits) {

@@ -105,7 +105,7 @@ pub(crate) struct Target {
     pub(super) since: u64,
     /// It gets nothing new, and until then what it has in its queue.
     pub(super) leaves_at: Option<Time>,
-    /// Nothing was sent to it yet, and whether it waits for one that goes (`successor`).
+    /// Whether respool has sent nothing to this mirror yet, and whether the mirror waits for a leaving one (`successor`).
     pub(super) is_fresh: bool,
     pub(super) is_behind: bool,
     pub(crate) engine: Box<Engine>,

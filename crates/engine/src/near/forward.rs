@@ -259,7 +259,7 @@ impl Around<'_> {
                 return Taken::Hit;
             }
             Found::Kept(Kept { rounds: since, .. }) => {
-                // A round that began behind it has told of all that is older under other requests.
+                // A round that began after this reply came has dropped older replies to other requests.
                 let round = wary.get(&parts.id).and_then(|own| own.round);
                 let is_covered = round.is_some_and(|round| since < round);
                 parts.stats.cache_bypassed += 1;
@@ -339,8 +339,8 @@ impl Around<'_> {
         Taken::Given
     }
 
-    /// Such a read is on its way: until its reply is here, what is kept may be older than that (rule 3). What is kept of its keys under other requests may be older
-    /// afterwards, too, unless a round that the client waits for covers it.
+    /// Makes the client wary of the keys of such a read (rule 3): until its reply is here, kept replies may be older. Replies to other requests with these keys may be older
+    /// afterwards, too, unless a round that the client waits for covers them.
     fn note_check(
         &mut self,
         parts: &Parts<'_>,

@@ -103,7 +103,7 @@ struct Wary {
     until: u32,
     /// And then this round must be over; `None`: nobody looked since.
     round: Option<u64>,
-    /// Only replies on their way make the client wary, of which each is compared with what is kept when it comes (rule 1): no round is needed.
+    /// The client needs no round: it is wary of replies on their way only, and the cache compares each of them with the kept reply (rule 1).
     is_compared: bool,
     /// Of which keys alone, at most `limits::CACHE_KEYS_MAX`; none: of all.
     keys: Vec<u64>,
@@ -121,7 +121,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Whether the next round behind this reply, which came while others with its keys were kept, is not over. It is wanted then.
+    /// Whether this reply came while others with its keys were kept, and no round since is over. The function asks for such a round.
     fn is_young(&mut self, kept: Kept<'_>) -> bool {
         let is_young = kept.is_beside && self.done <= kept.rounds;
         self.wanted |= is_young && self.begun <= kept.rounds;
@@ -206,8 +206,8 @@ impl Near {
         Self::add_keys(own, keys);
     }
 
-    /// The reply before this place, for these keys, is compared with what is kept under the same request; nothing else of them is. Until it is here it may be newer
-    /// than what is kept.
+    /// Makes the client wary of these keys until the reply before this place is here: it may be newer than the kept reply to the same request. No other request with
+    /// these keys has a kept reply.
     fn make_wary_until(&mut self, id: ClientId, until: u32, keys: &[u64]) {
         let own = self.entry_of_wary(id, until, keys);
         Self::add_keys(own, keys);

@@ -84,7 +84,7 @@ struct Entry {
     until: Time,
     /// Rounds of the feeds that had begun when the reply came.
     rounds: u64,
-    /// Other replies with its keys, which may be older, were kept then.
+    /// The table kept other replies with these keys then, which may be older.
     is_beside: bool,
     /// Somebody asked for it since the hand came by.
     visited: bool,
@@ -108,11 +108,11 @@ pub(super) struct Kept<'a> {
     pub(super) keys: &'a [u64],
     /// Rounds of the feeds that had begun when it came.
     pub(super) rounds: u64,
-    /// Whether others with its keys were kept then. Until the next round is over those may be older: who is given this one must not be given them.
+    /// Whether the table kept other replies with these keys then. Until the next round is over they may be older: a client that has seen this reply must not see them.
     pub(super) is_beside: bool,
 }
 
-/// Replies of one key that are looked at for one over a connection.
+/// Replies with one key that the table checks for one over a certain connection.
 const OTHERS_LOOKED_AT: usize = 64;
 
 /// What was found.
@@ -410,7 +410,7 @@ impl Table {
         self.knows_other(key, wanted.upstream, own)
     }
 
-    /// Of a key with many replies some are looked at, and then it is taken to have one.
+    /// The table checks [`OTHERS_LOOKED_AT`] replies; a key with more counts as one that has such a reply.
     fn knows_other(&self, key: u64, upstream: UpstreamId, own: Option<u32>) -> bool {
         let over = |at: u32| self.entries.get(at as usize)?.as_ref().map(|entry| entry.upstream);
         let others = self.of_key(key).filter(|at| Some(*at) != own);

@@ -24,12 +24,12 @@ const STATUS_ERROR: u32 = 2;
 /// The body of one POST.
 pub(super) fn body(target: &Target, requests: &[Observed], _: u64) -> String {
     let scope = json!({ "name": "respool", "version": env!("CARGO_PKG_VERSION") });
-    // Its keys are random and differ for each one.
+    // The keys of a `RandomState` are random and differ between bodies.
     let spans = Spans { requests, random: RandomState::new() };
     let resource = json!({ "attributes": [text("service.name", &target.service_name)] });
     let scope_spans = [ScopeSpans { scope, spans }];
     let export = Export { resource_spans: [ResourceSpans { resource, scope_spans }] };
-    // None of its keys is anything but a text, which is all that could fail.
+    // Serialization fails only for keys that are no text, and there are none.
     serde_json::to_string(&export).unwrap_or_default()
 }
 
@@ -52,7 +52,7 @@ struct ScopeSpans<'a> {
     spans: Spans<'a>,
 }
 
-/// Each span is made when it is written: as a tree it takes ten times the bytes of its text, and two thousand of them 100 MiB.
+/// Serializes each span when its turn comes: trees of 2,048 spans would take 100 MiB, ten times their text.
 struct Spans<'a> {
     requests: &'a [Observed],
     random: RandomState,

@@ -103,7 +103,7 @@ impl<T, V> Table<T, V> {
         ((id.index >> SHELF_BITS) as usize, (id.index & ((1 << SHELF_BITS) - 1)) as usize)
     }
 
-    /// What stood there before, if anything did.
+    /// Returns the value that had this index before, if there was one.
     fn set(&mut self, id: Id<T>, value: V) -> Option<V> {
         let (shelf, index) = Self::shelf(id);
         if self.shelves.len() <= shelf {
@@ -133,7 +133,7 @@ impl<T, V> Table<T, V> {
 /// Connections by the ids of what they are to the engines.
 pub(super) struct Conns<T> {
     table: Table<T, ConnId>,
-    /// Whose places others have: an engine gives a place to the next one as soon as it wants the connection closed, and the word to close it may be still to come.
+    /// Connections whose indexes belong to later ones: an engine may give an index to a new client before the worker carries out the close of the old one.
     displaced: Vec<ConnId>,
 }
 
@@ -154,7 +154,7 @@ impl<T> Conns<T> {
         self.displaced.extend(self.table.set(id, conn));
     }
 
-    /// Connections that are to be closed, as nobody knows them any more.
+    /// Takes the displaced connections. The caller closes them, since no id leads to them any more.
     pub(super) fn take_displaced(&mut self) -> Vec<ConnId> {
         std::mem::take(&mut self.displaced)
     }
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(table.take(near), Some(1));
     }
 
-    // The word to close the first one comes behind the second one, as with clients of other workers in one look at the mailbox.
+    // The close of the first connection comes after the second one is set, as with clients from other workers in one pass over the mailbox.
     #[test]
     fn a_connection_whose_place_another_one_has_is_not_forgotten() {
         let conn = |index| ConnId { index, generation: 1 };

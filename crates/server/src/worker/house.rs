@@ -462,7 +462,7 @@ impl House {
     }
 }
 
-/// Servers of mirrors of the tenants that go before then; of all that go without a time.
+/// Servers of mirrors of tenants that leave before this time; without a time, of all leaving tenants.
 fn servers_before(leavers: &[(Time, Vec<Address>)], until: Option<Time>) -> Vec<Address> {
     let earlier = leavers.iter().filter(|(at, _)| until.is_none_or(|until| *at < until));
     earlier.flat_map(|(_, servers)| servers).cloned().collect()
@@ -716,7 +716,7 @@ impl House {
         }
     }
 
-    /// Mirrors of tenants that stay, and of those that go later, wait for mirrors of tenants that go.
+    /// Tells each engine the servers for which its new mirrors wait: those of mirrors of tenants that leave, or leave earlier.
     fn name_mirror_leavers(&mut self, now: Time) {
         let leavers = self.mirror_leavers();
         let before = |until: Option<Time>| servers_before(&leavers, until);
@@ -726,7 +726,7 @@ impl House {
         }
     }
 
-    /// When each tenant goes that does, and the servers of its mirrors that have not got all writes.
+    /// For each leaving tenant the time at which it goes, and the servers of its mirrors whose queues are not empty.
     fn mirror_leavers(&self) -> Vec<(Time, Vec<Address>)> {
         let others = self.others.iter().flatten();
         others.filter_map(|one| Some((one.leaves_at?, one.engine.busy_mirror_servers()))).collect()

@@ -69,7 +69,7 @@ impl Work {
         }
     }
 
-    /// How long a request waits at the server at most because it says so. The request timeout of a proxy begins behind it.
+    /// The longest wait that a request itself asks the server for. The request timeout of a proxy begins after it.
     pub fn wait(self) -> Duration {
         match self {
             Self::Queues => queues::WAIT,
