@@ -142,5 +142,5 @@ fn bind_patiently(
 }
 
 /// How long an address may be taken before that is an error, and how often it is tried meanwhile.
-const TAKEN_MAX: Duration = Duration::from_secs(1);
+const TAKEN_MAX: Duration = Duration::from_secs(3);
 const TAKEN_STEP: Duration = Duration::from_millis(10);
