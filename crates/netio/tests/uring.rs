@@ -233,6 +233,8 @@ fn a_peer_that_never_reads_is_given_up_in_the_end() {
     let mut world = real_with(&UringOptions { linger_us: 50_000, ..UringOptions::default() });
     world.driver.accept(true);
     let (mut peer, conn) = client(&mut world, A);
+    // Its kernel would else find room for the copies while they linger.
+    rustix::net::sockopt::set_socket_recv_buffer_size(&peer, 4096).unwrap();
     let given_back = block(&mut world, conn);
     world.driver.close(conn);
     rests(&mut world.driver, 200);
