@@ -4,11 +4,11 @@
 //!   DEL, UNLINK, MSET                     the keys that it wants
 //!   writes none of the keys it wants      nothing
 //!   writes one, all keys are wanted       the command
-//!   writes one, others are not wanted     nothing, and that is counted: the mirror lacks what the command reads
+//!   writes one, others are not wanted     nothing, and the command counts as dropped: the mirror lacks keys that it reads
 //! ```
-//! Not here: what a command becomes before (`told`, `rewrite`).
+//! Not here: the rewriting of commands for mirrors (`told`, `rewrite`).
 //!
-//! Invariant: a mirror is sent no key that it does not want, but for those that scripts do not name.
+//! Invariant: respool sends a mirror no key that the mirror does not want, except keys that scripts do not name.
 
 use super::publishes;
 use super::rewrite::Words;
@@ -26,7 +26,7 @@ pub(super) enum Share {
     Apart,
 }
 
-/// The reason that counters and clients are told of [`Share::Apart`].
+/// The reason for [`Share::Apart`] in counters, the log and errors.
 pub(super) const APART: &str = "it has keys that this mirror does not get";
 
 /// The share of this mirror of a command.

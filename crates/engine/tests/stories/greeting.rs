@@ -176,7 +176,7 @@ fn a_late_greeting_ends_with_the_shared_connection_that_stood() {
     let mut story = busy_server();
     story.after_ms(5_300);
     story.client("a").says("WATCH k");
-    // It was given a second more five hundred milliseconds ago.
+    // The engine extended the greeting by a second 500 ms ago.
     story.after_ms(4_699).client("a").gets_nothing().is_open();
     story.after_ms(1);
     story.client("a").gets("-ERR respool: upstream 127.0.0.1:6379: the greeting timed out");

@@ -456,7 +456,7 @@ fn who_pipelines_reads_of_one_key_does_not_go_back_in_time() {
     story.client("b").says("GET k");
     story.conn(SHARED).gets([CACHING, "GET k", "GET k"]).answers(["+OK", "\"1\""]);
     story.client("a").gets("\"1\"");
-    // What `a` was given is kept, and what `b` is sent next may be newer.
+    // The cache keeps the reply that `a` got, and the next reply to `b` may be newer.
     story.client("b").says("GET k");
     story.conn(SHARED).gets("GET k").answers(["\"2\"", "\"2\""]);
     story.client("b").gets(["\"2\"", "\"2\""]);

@@ -508,11 +508,8 @@ fn each_tenants_writes_go_to_its_own_mirror_and_reports_say_whose() {
     }
 }
 
-#[test]
-fn a_tenant_that_goes_leaves_its_mirror_nothing_unsaid() {
-    if direct() {
-        return;
-    }
+/// The tenant `blue` with a mirror that got a write and then hangs: the mirror, the proxy, a client of the tenant, and the tenant's tables.
+fn with_a_hung_mirror() -> (RedisServer, Houses, Conn, String) {
     let mirror = RedisServer::start();
     let tables = format!(
         "{BLUE}[tenants.blue.mirrors]\ntargets = \"{} name=new\"\n",
@@ -523,6 +520,15 @@ fn a_tenant_that_goes_leaves_its_mirror_nothing_unsaid() {
     assert_eq!(blue.ask("SET first 1"), "+OK\r\n");
     wait::until_true("it is told", SOON, || figure(&mut blue, "mirrors", "mirror_0", "done") == 1);
     mirror.pause();
+    (mirror, houses, blue, tables)
+}
+
+#[test]
+fn a_tenant_that_goes_leaves_its_mirror_nothing_unsaid() {
+    if direct() {
+        return;
+    }
+    let (mirror, houses, mut blue, _) = with_a_hung_mirror();
     for number in 0..50 {
         assert_eq!(blue.ask(&format!("SET k:{number} v")), "+OK\r\n");
     }
@@ -539,16 +545,7 @@ fn a_tenant_that_comes_back_tells_its_mirror_behind_what_it_left() {
     if direct() {
         return;
     }
-    let mirror = RedisServer::start();
-    let tables = format!(
-        "{BLUE}[tenants.blue.mirrors]\ntargets = \"{} name=new\"\n",
-        mirror.endpoint().url()
-    );
-    let houses = Houses::open_with(1, &tables);
-    let mut blue = houses.side();
-    assert_eq!(blue.ask("SET first 1"), "+OK\r\n");
-    wait::until_true("it is told", SOON, || figure(&mut blue, "mirrors", "mirror_0", "done") == 1);
-    mirror.pause();
+    let (mirror, houses, mut blue, tables) = with_a_hung_mirror();
     let value = "x".repeat(32 << 10);
     for number in 0..400 {
         assert_eq!(blue.ask(&format!("SET k:{} old{value}", number % 4)), "+OK\r\n");

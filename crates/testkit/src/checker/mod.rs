@@ -92,7 +92,7 @@ pub struct Checker {
     pub clients: u32,
     /// How long they send.
     pub duration: Duration,
-    /// What I4 allows a request: the timeout that the proxy is configured with, one second, and [`Work::wait`].
+    /// The time that I4 allows a request: the timeout that the proxy is configured with, one second, and [`Work::wait`].
     pub deadline: Duration,
     /// Requests in one pipeline: 1 to this many, at random.
     pub depth_max: usize,
