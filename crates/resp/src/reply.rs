@@ -283,6 +283,7 @@ impl ReplyScanner {
                 return Ok(Step::On(1));
             }
             // A push is no value that an attribute could belong to: it would pass for the reply.
+            // Within an array it is one: the reply to `SUBSCRIBE` in that of `EXEC`.
             b'>' if self.after_attribute && self.level.depth == 0 => {
                 return Err(ReplyError::UnexpectedByte(kind));
             }
@@ -356,7 +357,8 @@ impl ReplyScanner {
         if depth as usize > self.limits.depth_max {
             return Err(ReplyError::TooDeep);
         }
-        if !self.level.is_exhausted() {
+        // `ended` must see an attribute end even where its last element is the new level.
+        if !self.level.is_exhausted() || self.level.kind == Kind::Attribute {
             self.outer.push(self.level);
         }
         self.level = Level { elements, depth, kind };
