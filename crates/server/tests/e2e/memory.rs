@@ -1,7 +1,10 @@
 //! `limits.memory_max_bytes` holds for whatever clients make the proxy hold: resident memory stays near it, and whoever behaves is served.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
+use testkit::frames::request;
+use testkit::process::raise_fd_limit;
 use testkit::shards::Shards;
 use testkit::{Conn, RedisServer, Respool, wait};
 
@@ -119,6 +122,56 @@ fn topics_of_one_client() {
     let mut good = proxy.connect();
     assert_eq!(good.ask("PUBLISH news x"), ":1\r\n");
     assert!(String::from_utf8_lossy(&listens.reply().expect("a message")).contains("news"));
+}
+
+/// Sockets that a process has open, listeners among them.
+fn open_sockets(pid: u32) -> usize {
+    let all = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("its descriptors");
+    let targets = all.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
+}
+
+fn connected(conn: &mut Conn) -> usize {
+    let clients = info_field(conn, "clients", "connected_clients").expect("a field");
+    clients.parse().expect("a number")
+}
+
+/// Connects 500 clients one after the other; each asks for the list of clients and reads nothing.
+fn ask_for_lists(proxy: &Respool) -> Vec<Conn> {
+    let mut asks = request(&["CLIENT", "SETNAME", &"n".repeat(2_000)]);
+    (0..3).for_each(|_| asks.extend(request(&["CLIENT", "LIST"])));
+    let ask = |_| {
+        let mut conn = proxy.connect();
+        // The proxy may have closed it.
+        let _ = conn.send(&asks);
+        // New clients are to come while the proxy evicts others.
+        thread::sleep(Duration::from_millis(12));
+        conn
+    };
+    (0..500).map(ask).collect()
+}
+
+// A worker evicts clients because of replies that another worker made, and takes new clients in the same turn.
+#[test]
+fn clients_of_several_workers_that_are_evicted_leave_no_socket() {
+    raise_fd_limit();
+    let server = RedisServer::start();
+    let proxy = Respool::to(RESPOOL, server.endpoint()).workers(2).args(&LIMIT).start();
+    let pid = proxy.process().pid();
+    let mut good = proxy.connect();
+    good.set_timeout(SOON);
+    assert_eq!(good.ask("GET k"), "$-1\r\n");
+    let unread: Vec<_> = thread::scope(|scope| {
+        let threads = [(); 4].map(|()| scope.spawn(|| ask_for_lists(&proxy)));
+        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+    });
+    wait::until_true("clients to be evicted", SOON, || evicted(&mut good) >= 100);
+    // The connections to the server and the listeners' sockets are few.
+    wait::until_true("the sockets of evicted clients to be closed", 3 * SOON, || {
+        open_sockets(pid) <= connected(&mut good) + 16
+    });
+    assert_eq!(good.ask("GET k"), "$-1\r\n");
+    drop(unread);
 }
 
 #[test]
