@@ -102,6 +102,26 @@ impl Lease {
         }
     }
 
+    /// Only the connection remains. Every field is named: one that is added must be judged first.
+    fn renew(&mut self) {
+        let Self {
+            upstream,
+            place,
+            unclean,
+            sent,
+            state: _,
+            queues: _,
+            watched: _,
+            db_after: _,
+            done: _,
+            own: _,
+            kept: _,
+            mirrored: _,
+        } = self;
+        let (upstream, place, unclean, sent) = (*upstream, *place, *unclean, *sent);
+        *self = Self { upstream, place, unclean, sent, ..Self::new(State::Ending) };
+    }
+
     /// Bytes kept of its transaction. Every field is named: one that is added must be judged first.
     pub(crate) fn held_bytes(&self) -> usize {
         let Self {
@@ -486,8 +506,20 @@ impl Engine {
         }
     }
 
+    /// Ends the transaction of a lease whose connection serves on. Nothing of it may reach the client's next transaction.
+    pub(crate) fn renew_lease(&mut self, id: ClientId) {
+        self.forget_deletes_inside(id);
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(lease) = client.lease.as_mut() else { return };
+        let mirrored = lease.mirrored.take();
+        lease.renew();
+        self.account_rest(id);
+        self.drop_queued(mirrored, false);
+    }
+
     /// The client has this lease no more, and is in the database that its transaction selected. Whether the connection is not as it was taken.
     fn end_lease(&mut self, id: ClientId) -> bool {
+        self.forget_deletes_inside(id);
         let Some(client) = self.clients.get_mut(id) else { return false };
         let Some(mut lease) = client.lease.take() else { return false };
         client.identity.awaited = None;
@@ -541,6 +573,7 @@ impl Engine {
         else {
             return;
         };
+        self.forget_deletes_inside(id);
         self.account_rest(id);
         self.drop_queued(lease.mirrored.take(), true);
         let Some(upstream_id) = lease.upstream else { return };

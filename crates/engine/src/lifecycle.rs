@@ -145,7 +145,8 @@ impl Engine {
             return;
         }
         if client.tail.is_empty() {
-            let used = self.process(now, id, bytes);
+            let sizes = client.sizes;
+            let used = self.process(now, id, sizes, bytes);
             let Some(client) = self.clients.get_mut(id) else { return };
             if used < bytes.len() {
                 client.tail = self.pool.take();
@@ -166,8 +167,8 @@ impl Engine {
     /// Processes what waits in a client's tail.
     fn process_tail(&mut self, now: Time, id: ClientId) {
         let Some(client) = self.clients.get_mut(id) else { return };
-        let mut tail = core::mem::take(&mut client.tail);
-        let used = self.process(now, id, &tail);
+        let (sizes, mut tail) = (client.sizes, core::mem::take(&mut client.tail));
+        let used = self.process(now, id, sizes, &tail);
         match self.clients.get_mut(id) {
             Some(client) if used < tail.len() => {
                 tail.drain(..used);

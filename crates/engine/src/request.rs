@@ -72,9 +72,9 @@ pub(crate) enum Step {
 }
 
 impl Engine {
-    /// Processes input of a client that begins at a request; returns how many bytes are done with.
-    pub(crate) fn process(&mut self, now: Time, id: ClientId, input: &[u8]) -> usize {
-        if self.clients.get(id).is_none_or(|client| client.sizes != Sizes::Unknown) {
+    /// Processes input of a client that begins at a request; returns how many bytes are done with. `sizes` are the client's.
+    pub(crate) fn process(&mut self, now: Time, id: ClientId, sizes: Sizes, input: &[u8]) -> usize {
+        if sizes != Sizes::Unknown {
             return self.process_input(now, id, input);
         }
         self.begin_probe(id);

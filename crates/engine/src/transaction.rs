@@ -172,6 +172,7 @@ impl Engine {
                 }
             }
             LeaseWay::Ready(upstream) => {
+                self.renew_lease(wish.id);
                 self.write_leased(now, wish.id, upstream, wish.frame, wish.row, wish.silent);
                 self.set_lease_state(wish.id, state);
                 self.set_lease_place(wish.id, place);
@@ -607,7 +608,7 @@ impl Engine {
         let upstream = self.clients.get(id).and_then(|client| client.lease.as_ref()?.upstream);
         match upstream {
             Some(upstream) if self.is_placed(id) => {
-                self.set_lease_state(id, State::Ending);
+                self.renew_lease(id);
                 self.say_own(now, upstream, OwnCommand::State, &[b"DISCARD"]);
             }
             _ => self.drop_lease(id),

@@ -187,14 +187,21 @@ impl Engine {
 
     /// The answer to EXEC of this client begins.
     pub(crate) fn end_deletes_inside(&mut self, now: Time, id: ClientId, done: bool) {
-        let Some(state) = &mut self.policy else { return };
         if !done {
-            return state.deletes.forget(id);
+            return self.forget_deletes_inside(id);
         }
+        let Some(state) = &mut self.policy else { return };
         for delete in state.deletes.inside.remove(&id).unwrap_or_default() {
             state.deletes.push(now.plus_ms(delete.delay_ms), delete);
         }
         self.wake_policies();
+    }
+
+    /// The transaction of this client ends, and the server did not do it.
+    pub(crate) fn forget_deletes_inside(&mut self, id: ClientId) {
+        if let Some(state) = &mut self.policy {
+            state.deletes.forget(id);
+        }
     }
 
     /// Deletes what is due, or tries again a little later.

@@ -7,7 +7,7 @@
 use super::state::Outcome;
 use super::{Kind, Look, Per, Policies, Rate, Refusal, Rule, fault, rate, shared_ns};
 use crate::client::{Client, Hold};
-use crate::command::ids::{self, EXEC, MULTI};
+use crate::command::ids::{self, EXEC};
 use crate::command::{CommandId, Learned};
 use crate::engine::Engine;
 use crate::ids::ClientId;
@@ -317,9 +317,6 @@ impl Engine {
         // In a transaction it is in the database of the last SELECT before it.
         let db = client.lease.as_ref().and_then(|lease| lease.db_after).unwrap_or(client.db);
         let Some(state) = &mut self.policy else { return };
-        if look.row == Some(MULTI) {
-            state.deletes.forget(id);
-        }
         for rule in &policies.rules.double_delete {
             if !rule.what.names(look.row, look.args[0]) {
                 continue;

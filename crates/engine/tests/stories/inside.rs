@@ -56,6 +56,46 @@ fn nothing_is_done_without_exec() {
     story.client("a").gets(["+OK", QUEUED, "-ERR unknown command", ABORT, "nil"]);
 }
 
+// The client's next transaction begins before the server has answered the DISCARD of the former one.
+#[test]
+fn nothing_of_a_transaction_that_was_given_up_reaches_the_next_one() {
+    let own = [
+        ("CLIENT SETNAME x", ECHO),
+        ("CLIENT ID", ECHO),
+        ("CLIENT TRACKING ON", ECHO),
+        ("CLIENT NO-EVICT ON", ECHO),
+        ("SUBSCRIBE ch", ECHO),
+        ("AUTH nobody x", UNWATCH),
+        ("SLOWLOG LEN", ECHO),
+        ("SELECT 2", "SELECT 2"),
+    ];
+    for (line, sent) in own {
+        for between in [None, Some("WATCH w")] {
+            let mut story = Story::new();
+            story.client("a").says(["MULTI", line, "SUBSCRIBE", "EXEC"]);
+            story.conn(1).gets(["MULTI", sent, "DISCARD"]).answers(["+OK", QUEUED]);
+            let arity = "-ERR wrong number of arguments for 'subscribe' command";
+            story.client("a").gets(["+OK", QUEUED, arity, ABORT]);
+            if let Some(watch) = between {
+                story.client("a").says(watch);
+                story.conn(1).gets(watch);
+            }
+            story.client("a").says(["MULTI", "GET k", "EXEC"]);
+            story.conn(1).gets(["MULTI", "GET k", "EXEC"]).answers("+OK");
+            if between.is_some() {
+                story.conn(1).answers("+OK");
+                story.client("a").gets("+OK");
+            }
+            story.conn(1).answers(["+OK", QUEUED, "*1\r\n$1\r\nv\r\n"]);
+            story.client("a").gets(["+OK", QUEUED, "*1\r\n$1\r\nv\r\n"]);
+            story.client("a").says("CLIENT INFO");
+            let info = story.client("a").takes_text();
+            let unchanged = [" name= ", " flags=N ", " db=0 ", " sub=0 "];
+            assert!(unchanged.iter().all(|field| info.contains(field)), "{line}: {info}");
+        }
+    }
+}
+
 #[test]
 fn a_long_transaction_of_them_leaves_other_clients_their_turn() {
     const COUNT: usize = 3_000;
