@@ -117,6 +117,7 @@ impl Engine {
         match call.command {
             ids::PING => self.ping(call),
             ids::ECHO => self.say(call, |out| encode::bulk(out, call.args[1])),
+            ids::QUIT if self.leaves_before_end(now, call.id) => Step::Hold(Hold::Drained),
             ids::QUIT => {
                 self.say(call, |out| encode::simple(out, b"OK"));
                 self.begin_close(call.id);
@@ -208,7 +209,7 @@ impl Engine {
         if self.reset_waits(call.id) {
             return Step::Hold(Hold::Drained);
         }
-        if self.leaves_before_reset(now, call.id) {
+        if self.leaves_before_end(now, call.id) {
             return Step::Hold(Hold::Drained);
         }
         self.leave_all(call.id);

@@ -51,11 +51,7 @@ pub(crate) fn verb(command: crate::command::CommandId) -> Option<(Kind, bool)> {
 impl Engine {
     /// SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE.
     pub(crate) fn subscribe(&mut self, now: Time, call: &Call<'_>, kind: Kind) -> Step {
-        let Some(client) = self.clients.get(call.id) else { return Step::Gone };
-        if call.inside.is_none() && client.places.open() > 0 {
-            return Step::Hold(Hold::Drained);
-        }
-        if let Some(step) = self.unless_room_for_topics(now, call) {
+        if let Some(step) = self.unless_ready_for_topics(now, call) {
             return step;
         }
         let names: Vec<Name> = call.args[1..].iter().map(|name| Arc::from(*name)).collect();
@@ -103,15 +99,21 @@ impl Engine {
         Step::Done
     }
 
-    /// In a transaction, which was answered, nothing can wait.
-    fn unless_room_for_topics(&mut self, now: Time, call: &Call<'_>) -> Option<Step> {
-        let crowded = self.crowded_for_topics(now).filter(|_| call.inside.is_none());
-        crowded.map(|id| Step::Hold(Hold::Upstream(id)))
+    /// The client's earlier requests are answered first, since one of them may be a PUBLISH to these topics. In a transaction, which was answered, nothing
+    /// can wait.
+    fn unless_ready_for_topics(&mut self, now: Time, call: &Call<'_>) -> Option<Step> {
+        if call.inside.is_some() {
+            return None;
+        }
+        if self.clients.get(call.id)?.places.open() > 0 {
+            return Some(Step::Hold(Hold::Drained));
+        }
+        self.crowded_for_topics(now).map(|id| Step::Hold(Hold::Upstream(id)))
     }
 
     /// UNSUBSCRIBE, PUNSUBSCRIBE, SUNSUBSCRIBE.
     pub(crate) fn unsubscribe(&mut self, now: Time, call: &Call<'_>, kind: Kind) -> Step {
-        if let Some(step) = self.unless_room_for_topics(now, call) {
+        if let Some(step) = self.unless_ready_for_topics(now, call) {
             return step;
         }
         let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
@@ -141,13 +143,16 @@ impl Engine {
         Step::Done
     }
 
-    /// RESET ends what the client listens to, without a confirmation: like one, it waits for what
-    /// was published before. Returns whether it has to.
-    pub(crate) fn leaves_before_reset(&mut self, now: Time, id: ClientId) -> bool {
+    /// RESET and QUIT end all subscriptions of a client without a confirmation. Their replies wait, as a confirmation does, for earlier replies and for
+    /// earlier messages. Returns whether there are any to wait for.
+    pub(crate) fn leaves_before_end(&mut self, now: Time, id: ClientId) -> bool {
         let Some(client) = self.clients.get_mut(id) else { return false };
         let Some(listening) = client.listening.as_ref().filter(|own| own.any()) else {
             return false;
         };
+        if client.places.open() > 0 {
+            return true;
+        }
         let all: Vec<(Kind, Name)> =
             listening.all().map(|(kind, name)| (kind, name.clone())).collect();
         let waiter = (id, Turn::Place(client.places.reserve(1)));

@@ -26,7 +26,7 @@ pub(crate) fn pong() -> String {
     list([r#""pong""#, r#""""#])
 }
 
-fn push(frame: &str) -> String {
+pub(crate) fn push(frame: &str) -> String {
     frame.replacen('*', ">", 1)
 }
 

@@ -1,7 +1,7 @@
 //! A client leaves channels: the server is told when the last one leaves, and messages that were
 //! published before come first.
 
-use crate::pubsub::{confirms, lingers, listens, message, pong};
+use crate::pubsub::{confirms, lingers, listens, message, pong, push};
 use crate::words::cluster::moved;
 use crate::words::{Story, wire};
 
@@ -109,6 +109,35 @@ fn what_was_published_before_a_reset_comes_before_its_reply() {
     story.client("b").gets("+RESET");
     story.conn(2).gets("GET k").answers("nil");
     story.client("b").gets("nil");
+}
+
+// Found by an attack: the server got the end of the subscription before the PUBLISH, which then counted nobody.
+#[test]
+fn a_client_does_not_leave_before_its_own_publish_is_answered() {
+    let left = push(&confirms("unsubscribe news 0"));
+    let ends = [
+        ("UNSUBSCRIBE news", &*left),
+        ("UNSUBSCRIBE", &*left),
+        ("RESET", "+RESET"),
+        ("QUIT", "+OK"),
+    ];
+    for (end, reply) in ends {
+        let mut story = Story::new();
+        story.client("a").says("HELLO 3").takes();
+        listens(&mut story, "b", "news", 2);
+        story.client("a").says("SUBSCRIBE news");
+        story.client("a").gets(&*push(&confirms("subscribe news 1")));
+        story.client("a").says(["PUBLISH news m", end]);
+        story.conn(1).gets("PUBLISH news m");
+        story.conn(2).gets_nothing();
+        story.conn(2).answers(&*message("message news m"));
+        story.client("b").gets(&*message("message news m"));
+        story.client("a").gets(&*push(&message("message news m")));
+        story.conn(1).answers(":1");
+        story.client("a").gets(":2").gets_nothing();
+        story.conn(2).gets("PING").answers(&*pong());
+        story.client("a").gets(reply);
+    }
 }
 
 #[test]
