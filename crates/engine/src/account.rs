@@ -547,7 +547,7 @@ impl Engine {
             if free >= over {
                 break;
             }
-            self.evict(id, "it held the most memory when the limit was reached");
+            self.evict_unread(id, "it held the most memory when the limit was reached");
             free += bytes;
         }
         self.drop_unwanted();

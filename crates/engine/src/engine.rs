@@ -71,6 +71,8 @@ pub enum Action {
     CloseUpstream(UpstreamId),
     /// Close the socket of this client, whose id is stale already. No event of it may follow.
     CloseClient(ClientId),
+    /// As [`Action::CloseClient`], by a reset: the client did not read, and the kernel is to keep nothing for it.
+    ResetClient(ClientId),
     /// Read from the client, or stop reading.
     ReadClient(ClientId, bool),
     /// Read from the upstream, or stop reading.

@@ -40,6 +40,9 @@ use crate::waiters::Line;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+/// Why a transaction or watched keys are lost whose connection respool closed.
+const LEFT: &str = "is not the client's server any more";
+
 /// What a client has a connection of its own for.
 #[derive(Debug)]
 pub struct Lease {
@@ -605,13 +608,19 @@ impl Engine {
         self.give_back(now, upstream_id, unclean);
     }
 
-    /// A connection of this client is removed. What was for one command has nothing left that would end it.
-    pub(crate) fn lease_gone(&mut self, upstream_id: UpstreamId, id: ClientId) {
+    /// A connection of this client to this node is removed. What was for one command has nothing left that would end it; what the server queued or watches
+    /// is lost with the connection.
+    pub(crate) fn lease_gone(&mut self, upstream_id: UpstreamId, node: NodeId, id: ClientId) {
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(lease) = client.lease.as_mut().filter(|lease| lease.upstream == Some(upstream_id))
         else {
             return;
         };
+        let is_state_lost = lease.sent > 0 && !matches!(lease.state, State::Once | State::Ending);
+        if is_state_lost {
+            let failure = Failure::loss(reject::node(self.label(node), LEFT));
+            return self.lease_lost(upstream_id, id, &failure);
+        }
         lease.upstream = None;
         if matches!(lease.state, State::Once) {
             client.lease = None;

@@ -415,6 +415,15 @@ impl Engine {
         self.close_client(id, Some(cause));
     }
 
+    /// As [`Self::evict`], for a client that does not read: a reset ends its connection, or the kernel would keep its replies until it goes.
+    pub(crate) fn evict_unread(&mut self, id: ClientId, cause: &str) {
+        self.stats.clients_evicted += 1;
+        self.tell_closed(id, cause);
+        if self.forget_client(id) {
+            self.actions.push_back(Action::ResetClient(id));
+        }
+    }
+
     /// Reads from the client, or stops, as its tail and its upstream allow.
     pub(crate) fn update_reading(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(id) else { return };

@@ -575,6 +575,9 @@ pub const SEALING_KEYS_MAX: usize = 16;
 /// worker, for which all its clients wait, would take a second for a megabyte.
 pub const ZSTD_LEVEL_MAX: u8 = 9;
 
+/// Bytes of a value up to which the configured level of zstd holds; respool compresses a larger one with level 1. At level 9 this takes some 10 ms.
+pub const ZSTD_LEVEL_BYTES_MAX: usize = 256 << 10;
+
 /// Bytes of what zstd works with that an engine keeps from one value to the next; what needed more is given back.
 pub const ZSTD_KEPT_BYTES: usize = 4 << 20;
 

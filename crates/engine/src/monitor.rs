@@ -318,7 +318,7 @@ impl Engine {
             MonitorNews::Gone(monitor) => self.watches.retain(|watch| watch.monitor != monitor),
             MonitorNews::TooSlow(monitor) => {
                 if self.is_monitor(monitor) {
-                    self.evict(monitor.client, "it took the lines of MONITOR too slowly");
+                    self.evict_unread(monitor.client, "it took the lines of MONITOR too slowly");
                 }
             }
         }

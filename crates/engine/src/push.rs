@@ -55,7 +55,7 @@ impl Engine {
         if client.out.pending() + client.identity.pushes.len()
             > self.settings.limits.client_out_max_bytes
         {
-            return self.evict(id, "it took its messages too slowly");
+            return self.evict_unread(id, "it took its messages too slowly");
         }
         self.account_rest(id);
         self.settle_if_needed(id);

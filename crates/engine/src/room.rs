@@ -67,7 +67,7 @@ impl Engine {
         let owners = upstream.inflight.runs().filter_map(|run| self.client_of(run.owner));
         for owner in owners.collect::<BTreeSet<_>>() {
             if self.clients.get(owner).is_some() {
-                self.evict(owner, UNREAD);
+                self.evict_unread(owner, UNREAD);
             }
         }
         self.retire(id);

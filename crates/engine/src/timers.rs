@@ -299,7 +299,10 @@ impl Engine {
             }
             self.read_again(id);
         } else if request_ms > 0 && others_since.plus_ms(request_ms) <= now {
-            self.evict(client, "it took its replies too slowly while others waited behind it");
+            self.evict_unread(
+                client,
+                "it took its replies too slowly while others waited behind it",
+            );
         }
     }
 

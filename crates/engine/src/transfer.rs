@@ -626,7 +626,7 @@ impl Engine {
         self.roles.leave(id, &upstream);
         self.forget_deadline(id, upstream.wake_at);
         if let Role::Leased(client) = upstream.role {
-            self.lease_gone(id, client);
+            self.lease_gone(id, upstream.key.node, client);
         }
         if upstream.key.lane == Lane::Messages {
             self.listening_lost(id);

@@ -70,6 +70,12 @@ pub(crate) fn bound_unsent(fd: &OwnedFd) -> io::Result<()> {
     SockRef::from(fd).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)
 }
 
+/// The kernel is to drop what the peer has not taken when the socket is closed (`SO_LINGER` with 0 s, socket(7)). A socket that is broken already
+/// has nothing to drop, so errors are ignored.
+pub(crate) fn drop_unsent(fd: impl AsFd) {
+    let _ = sockopt::set_socket_linger(fd, Some(Duration::ZERO));
+}
+
 /// Begins to connect a new non-blocking socket. The outcome is told by writability and SO_ERROR.
 ///
 /// A unix connect to a full backlog gives EAGAIN at once and nothing later would tell that there is

@@ -501,7 +501,7 @@ impl Target {
                 Action::Connect(_) | Action::CloseUpstream(_) | Action::ReadUpstream(..) => {
                     self.wishes.actions.push(action);
                 }
-                Action::CloseClient(id) => self.lose_feeder(now, id),
+                Action::CloseClient(id) | Action::ResetClient(id) => self.lose_feeder(now, id),
                 // What is under way has a bound; its engine has no clients that ask, and no workers beside it.
                 Action::ReadClient(..)
                 | Action::Ask(..)

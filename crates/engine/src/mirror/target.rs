@@ -593,7 +593,9 @@ impl Target {
                 Action::Connect(_) | Action::CloseUpstream(_) | Action::ReadUpstream(..) => {
                     self.wishes.actions.push(action);
                 }
-                Action::CloseClient(id) => is_lost |= self.client == Some(id),
+                Action::CloseClient(id) | Action::ResetClient(id) => {
+                    is_lost |= self.client == Some(id)
+                }
                 // The window bounds what it is given; its engine has no clients that ask, and no workers beside it.
                 Action::ReadClient(..)
                 | Action::Ask(..)

@@ -73,7 +73,7 @@ impl Engine {
         upstream.forwarded += scanned;
         if first && let Some((kind, name, _)) = message_head(begun) {
             for client in self.listeners(kind, name) {
-                self.evict(client, "a message for it was larger than its output may be");
+                self.evict_unread(client, "a message for it was larger than its output may be");
             }
         }
         scanned as usize

@@ -4,7 +4,7 @@ use crate::words::cluster::lost;
 use crate::words::sentinel::behind;
 use crate::words::{HELLO_2, HELLO_3, Story};
 use engine::limits::SENTINEL_NODES_MAX;
-use engine::settings::{Password, Pool};
+use engine::settings::{OnLoss, Password, Pool};
 
 /// What a server says to HELLO 2 that is a copy of another one.
 fn hello_of_replica() -> String {
@@ -210,6 +210,67 @@ fn connections_to_the_old_primary_are_closed_when_they_owe_nothing() {
     story.node_conn("n1", 2).is_closed();
     story.node_conn("n1", 1).answers(":1").is_closed();
     story.client("a").gets(":1");
+}
+
+// Found by an attack: respool began a new transaction at the new primary with the commands that came then.
+#[test]
+fn a_transaction_that_was_begun_at_the_old_primary_is_lost_as_a_whole() {
+    for loss in [OnLoss::Error, OnLoss::Close] {
+        for (watches, rest) in [false, true].into_iter().flat_map(|watches| {
+            [["SET w 2", "EXEC"], ["PING", "EXEC"], ["PING", "DISCARD"]].map(|rest| (watches, rest))
+        }) {
+            let mut story = Story::warm_sentinels_with(|settings| settings.on_upstream_loss = loss);
+            if watches {
+                story.client("b").says("WATCH w");
+                story.node_conn("n1", 2).gets("WATCH w").answers("+OK");
+            }
+            story.client("b").says(["MULTI", "SET w 1"]);
+            story.node_conn("n1", 2).gets(["MULTI", "SET w 1"]).answers(["+OK", "+QUEUED"]);
+            story.client("b").takes();
+            fail_over(&mut story);
+            story.node_conn("n1", 2).is_closed();
+            if loss == OnLoss::Close {
+                story.client("b").is_closed();
+                continue;
+            }
+            story.client("b").says(rest);
+            let got = story.client("b").takes_text();
+            let end = match rest[1] {
+                "DISCARD" => "+OK\r\n",
+                _ => "-EXECABORT Transaction discarded because of previous errors.\r\n",
+            };
+            assert!(got.contains("is not the client's server any more"), "{rest:?}: {got}");
+            assert!(got.ends_with(end), "{rest:?}: {got}");
+            assert_eq!(story.open_conns_to("n2"), 0, "{rest:?}");
+        }
+    }
+}
+
+// Found by an attack: such a client waited for ever.
+#[test]
+fn keys_that_were_watched_at_the_old_primary_are_lost() {
+    for (rest, node, first) in [
+        ("GET w", Some("nil"), "nil"),
+        ("UNWATCH", None, "+OK"),
+        ("PING", None, "+PONG"),
+        ("MULTI", None, "+OK"),
+    ] {
+        let mut story =
+            Story::warm_sentinels_with(|settings| settings.on_upstream_loss = OnLoss::Error);
+        story.client("b").says("WATCH w");
+        story.node_conn("n1", 2).gets("WATCH w").answers("+OK");
+        story.client("b").gets("+OK");
+        fail_over(&mut story);
+        story.client("b").says(rest);
+        if let Some(answer) = node {
+            story.node("n2").gets(rest).answers(answer);
+        }
+        story.client("b").gets(first).says("EXEC");
+        story.client("b").gets(match rest {
+            "MULTI" => "-EXECABORT Transaction discarded because of previous errors.",
+            _ => "-ERR EXEC without MULTI",
+        });
+    }
 }
 
 #[test]

@@ -613,7 +613,7 @@ impl Story {
                     let conn = self.conns.iter_mut().rfind(|conn| conn.id == id && conn.open);
                     conn.expect("a connection is closed twice").open = false;
                 }
-                Action::CloseClient(id) => {
+                Action::CloseClient(id) | Action::ResetClient(id) => {
                     let peer = self.peers.values_mut().find(|peer| peer.id == Some(id));
                     peer.expect("a client is closed twice").id = None;
                 }

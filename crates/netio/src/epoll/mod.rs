@@ -30,7 +30,7 @@ use crate::driver::{
 };
 use crate::listener::Listener;
 use crate::slab::Slab;
-use crate::socket::{begin_connect, connect_outcome};
+use crate::socket::{begin_connect, connect_outcome, drop_unsent};
 use crate::sys::{self, EpollEvents};
 use crate::waker::Waker;
 
@@ -417,6 +417,12 @@ impl Driver for EpollDriver {
     fn close(&mut self, conn: ConnId) {
         // Dropping the only descriptor of a socket takes it out of epoll.
         self.conns.remove(conn);
+    }
+
+    fn reset(&mut self, conn: ConnId) {
+        if let Some(Entry::Live(live)) = self.conns.remove(conn) {
+            drop_unsent(&live.fd);
+        }
     }
 
     fn accept(&mut self, on: bool) {

@@ -267,6 +267,12 @@ impl Driver for SimDriver {
         }
     }
 
+    fn reset(&mut self, conn: ConnId) {
+        if let Some(state) = self.conns.remove(conn) {
+            self.net.borrow_mut().abort(state.end);
+        }
+    }
+
     fn accept(&mut self, on: bool) {
         self.net.borrow_mut().drivers[self.me].accepting = on;
     }

@@ -34,7 +34,7 @@ use crate::driver::{
 };
 use crate::listener::Listener;
 use crate::slab::Slab;
-use crate::socket::{begin_connect, connect_outcome};
+use crate::socket::{begin_connect, connect_outcome, drop_unsent};
 use crate::sys;
 use crate::waker::Waker;
 
@@ -412,6 +412,13 @@ impl Driver for UringDriver {
     fn close(&mut self, conn: ConnId) {
         if let Some(Entry::Live(live)) = self.conns.remove(conn) {
             self.retire(conn, live, true);
+        }
+    }
+
+    fn reset(&mut self, conn: ConnId) {
+        if let Some(Entry::Live(live)) = self.conns.remove(conn) {
+            drop_unsent(&live.fd);
+            self.retire(conn, live, false);
         }
     }
 

@@ -64,6 +64,11 @@ impl<D: Driver> Worker<D> {
                         self.driver.close(conn);
                     }
                 }
+                Action::ResetClient(id) => {
+                    if let Some(conn) = self.clients.take(id) {
+                        self.driver.reset(conn);
+                    }
+                }
                 Action::ReadClient(id, on) => {
                     if let Some(conn) = self.clients.get(id) {
                         self.driver.recv(conn, on);

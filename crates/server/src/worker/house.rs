@@ -474,6 +474,7 @@ fn outward(place: usize, action: Action) -> Action {
         Action::Connect(id) => Action::Connect(outer(place, id)),
         Action::CloseUpstream(id) => Action::CloseUpstream(outer(place, id)),
         Action::CloseClient(id) => Action::CloseClient(outer(place, id)),
+        Action::ResetClient(id) => Action::ResetClient(outer(place, id)),
         Action::ReadClient(id, on) => Action::ReadClient(outer(place, id), on),
         Action::ReadUpstream(id, on) => Action::ReadUpstream(outer(place, id), on),
         Action::Move(id, tenant) => Action::Move(outer(place, id), tenant),

@@ -10,7 +10,7 @@
 //!
 //! Invariant: no memory is taken for what a frame says before that was found to be allowed and possible; what is kept has a bound.
 
-use crate::limits::{ZSTD_KEPT_BYTES, ZSTD_LEVEL_MAX};
+use crate::limits::{ZSTD_KEPT_BYTES, ZSTD_LEVEL_BYTES_MAX, ZSTD_LEVEL_MAX};
 use alloc::vec::Vec;
 use zstd_safe::{CCtx, CParameter, DCtx};
 
@@ -38,8 +38,12 @@ impl Zstd {
     pub(super) fn compress(&mut self, level: u8, value: &[u8]) -> Option<Vec<u8>> {
         let mut writes = self.writes.take().or_else(Self::begin)?;
         let mut frame = Vec::with_capacity(value.len());
-        let level = i32::from(level.clamp(1, ZSTD_LEVEL_MAX));
-        writes.set_parameter(CParameter::CompressionLevel(level)).ok()?;
+        let level = match value.len() {
+            ..=ZSTD_LEVEL_BYTES_MAX => level.clamp(1, ZSTD_LEVEL_MAX),
+            // Nobody else is served meanwhile: a level of 9 would take some 3 s for 60 MiB.
+            _ => 1,
+        };
+        writes.set_parameter(CParameter::CompressionLevel(i32::from(level))).ok()?;
         let done = writes.compress2(&mut frame, value);
         // What a large value needed is not kept for the small ones.
         self.writes = Some(writes).filter(|writes| writes.sizeof() <= ZSTD_KEPT_BYTES);
@@ -70,6 +74,25 @@ mod tests {
 
     fn text(len: usize) -> Vec<u8> {
         b"{\"id\":17,\"name\":\"somebody\"},".iter().copied().cycle().take(len).collect()
+    }
+
+    #[test]
+    fn a_large_value_is_compressed_at_the_fastest_level() {
+        let mut zstd = Zstd::default();
+        let text = |bytes: usize| -> Vec<u8> {
+            (0_u32..)
+                .flat_map(|n| alloc::format!("{}", n.wrapping_mul(0x9e37_79b1)).into_bytes())
+                .take(bytes)
+                .collect()
+        };
+        for (bytes, is_fastest) in [(ZSTD_LEVEL_BYTES_MAX, false), (ZSTD_LEVEL_BYTES_MAX + 1, true)]
+        {
+            let value = text(bytes);
+            let [fastest, wanted] =
+                [1, 9].map(|level| zstd.compress(level, &value).expect("a frame"));
+            assert_eq!(fastest == wanted, is_fastest, "{bytes}");
+            assert_eq!(zstd.open(&wanted, bytes), Some(value));
+        }
     }
 
     #[test]

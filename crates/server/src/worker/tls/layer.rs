@@ -527,6 +527,13 @@ impl Layer {
         }
     }
 
+    /// As [`Driver::reset`].
+    pub(super) fn reset<D: Driver>(&mut self, driver: &mut D, id: Id) {
+        if let Some(conn) = self.forget(id) {
+            driver.reset(conn.inner);
+        }
+    }
+
     /// Takes a connection out of everything that is counted or kept by its state.
     fn forget(&mut self, id: Id) -> Option<Box<Conn>> {
         let conn = self.conns.remove(id)?;

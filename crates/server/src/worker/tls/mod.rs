@@ -224,6 +224,13 @@ impl<D: Driver> Driver for Secured<D> {
         }
     }
 
+    fn reset(&mut self, conn: ConnId) {
+        match own_id(conn) {
+            None => self.inner.reset(conn),
+            Some(id) => self.layer.reset(&mut self.inner, id),
+        }
+    }
+
     fn rename(&mut self, conn: ConnId, token: Token) {
         debug_assert!(token.0 & TOKEN_BIT == 0, "a token with the bit of TLS");
         match own_id(conn) {
