@@ -578,7 +578,7 @@ pub const ZSTD_LEVEL_MAX: u8 = 9;
 /// Bytes of a value up to which the configured level of zstd holds; respool compresses a larger one with level 1. At level 9 this takes some 10 ms.
 pub const ZSTD_LEVEL_BYTES_MAX: usize = 256 << 10;
 
-/// Bytes of what zstd works with that an engine keeps from one value to the next; what needed more is given back.
+/// The most memory of zstd that an engine keeps from one value to the next, which [`ZSTD_LEVEL_MAX`] and [`ZSTD_LEVEL_BYTES_MAX`] bound.
 pub const ZSTD_KEPT_BYTES: usize = 4 << 20;
 
 /// Bytes of a reply or a request that an operator's program makes; a larger one counts as a failure.

@@ -96,6 +96,10 @@ impl World for Simulated {
     fn reset(&mut self, peer: SimPeer) {
         peer.reset();
     }
+
+    fn is_reset(&mut self, peer: &mut SimPeer) -> bool {
+        peer.is_reset()
+    }
 }
 
 stories!(Simulated);

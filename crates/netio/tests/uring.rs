@@ -66,6 +66,7 @@ stories_if_usable!(
     reset_during_a_send,
     bytes_before_a_close_are_told_first,
     sending_to_a_closed_peer_breaks,
+    a_reset_drops_what_the_peer_has_not_taken,
     receiving_stops_and_goes_on,
     stale_ids_are_ignored,
     refused_connect,

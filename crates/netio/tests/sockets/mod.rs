@@ -180,4 +180,15 @@ impl<D: RealDriver> World for Real<D> {
         // Zero linger makes close(2) a reset.
         sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
     }
+
+    fn is_reset(&mut self, peer: &mut TcpStream) -> bool {
+        let mut bytes = vec![0; 1 << 20];
+        loop {
+            match peer.read(&mut bytes) {
+                Ok(0) => panic!("an orderly end"),
+                Ok(_) => {}
+                Err(error) => return error.kind() == ErrorKind::ConnectionReset,
+            }
+        }
+    }
 }

@@ -48,6 +48,8 @@ pub(crate) trait World {
     fn shutdown(&mut self, peer: &mut Self::Peer);
     fn close(&mut self, peer: Self::Peer);
     fn reset(&mut self, peer: Self::Peer);
+    /// Whether the driver has reset this connection. What the peer had not read is dropped.
+    fn is_reset(&mut self, peer: &mut Self::Peer) -> bool;
 }
 
 /// An event that outlives its callback.
@@ -348,6 +350,20 @@ pub(crate) fn bytes_before_a_close_are_told_first<W: World>() {
     stage.eof(A);
 }
 
+pub(crate) fn a_reset_drops_what_the_peer_has_not_taken<W: World>() {
+    let mut stage = Stage::<W>::new();
+    let (mut peer, conn) = stage.client(A);
+    while stage.world.driver().send(conn, vec![b'x'; 1 << 20]).is_some() {
+        stage.turn();
+    }
+    stage.world.driver().reset(conn);
+    stage.until("the reset", |stage| stage.world.is_reset(&mut peer).then_some(()));
+    stage.stays_quiet(A);
+    // A stale id is ignored.
+    stage.world.driver().reset(conn);
+    stage.stays_quiet(A);
+}
+
 pub(crate) fn sending_to_a_closed_peer_breaks<W: World>() {
     let mut stage = Stage::<W>::new();
     let (peer, conn) = stage.client(A);
@@ -606,6 +622,7 @@ macro_rules! stories {
             reset_during_a_send,
             bytes_before_a_close_are_told_first,
             sending_to_a_closed_peer_breaks,
+            a_reset_drops_what_the_peer_has_not_taken,
             receiving_stops_and_goes_on,
             stale_ids_are_ignored,
             refused_connect,

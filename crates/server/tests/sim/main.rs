@@ -14,7 +14,7 @@
 //! - memory, windows and upstreams stay within their bounds; after the drain nothing is left; nothing waits for ever.
 //!
 //! A failure prints its seed. `SIM_SEED=n cargo test -p server --test sim replay -- --nocapture` runs that seed alone and prints the end of its trace;
-//! `SIM_SEEDS=n` runs so many seeds of each kind, `RESPOOL_LONG=1` four times as many as usual, and
+//! `SIM_SEEDS=n` runs so many seeds of each kind, `RESPOOL_LONG=1` eight times as many as usual, and
 //! `SIM_GO_ON=1` goes on behind a failure and tells all of them at the end. `proof` shows that the judge finds what is planted.
 //!
 //! Invariant: a seed gives the same run, event by event (`the_same_seed_is_the_same_run`).
@@ -78,9 +78,9 @@ fn run(seed: u64, planted: Planted) -> Result<Outcome, String> {
     World::new(Plan::new(seed), planted).run()
 }
 
-/// Runs half of `count` seeds of one kind, four times as many with `RESPOOL_LONG=1`, or as many as `SIM_SEEDS` says; tells the most that they came to.
+/// Runs a quarter of `count` seeds of one kind, eight times as many with `RESPOOL_LONG=1`, or as many as `SIM_SEEDS` says; tells the most that they came to.
 fn run_kind(kind: Kind, count: usize) -> Reached {
-    let usual = if is_long() { 2 * count } else { count.div_ceil(2) };
+    let usual = if is_long() { 2 * count } else { count.div_ceil(4) };
     let count = number("SIM_SEEDS").map_or(usual, |count| count as usize);
     let mut reached = Reached::default();
     let goes_on = std::env::var_os("SIM_GO_ON").is_some();

@@ -10,7 +10,7 @@
 //!
 //! Invariant: no memory is taken for what a frame says before that was found to be allowed and possible; what is kept has a bound.
 
-use crate::limits::{ZSTD_KEPT_BYTES, ZSTD_LEVEL_BYTES_MAX, ZSTD_LEVEL_MAX};
+use crate::limits::{ZSTD_LEVEL_BYTES_MAX, ZSTD_LEVEL_MAX};
 use alloc::vec::Vec;
 use zstd_safe::{CCtx, CParameter, DCtx};
 
@@ -45,8 +45,7 @@ impl Zstd {
         };
         writes.set_parameter(CParameter::CompressionLevel(i32::from(level))).ok()?;
         let done = writes.compress2(&mut frame, value);
-        // What a large value needed is not kept for the small ones.
-        self.writes = Some(writes).filter(|writes| writes.sizeof() <= ZSTD_KEPT_BYTES);
+        self.writes = Some(writes);
         done.ok().map(|_| frame)
     }
 
@@ -70,6 +69,7 @@ impl Zstd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::ZSTD_KEPT_BYTES;
     use proptest::prelude::*;
 
     fn text(len: usize) -> Vec<u8> {
@@ -146,14 +146,18 @@ mod tests {
     }
 
     #[test]
-    fn what_large_values_needed_is_not_kept() {
-        let mut zstd = Zstd::default();
-        let value = text(8 << 20);
-        let frame = zstd.compress(ZSTD_LEVEL_MAX, &value).expect("a frame");
-        assert!(zstd.writes.is_none(), "it needed more than is kept");
-        assert!(zstd.compress(3, &value[..10_000]).is_some() && zstd.writes.is_some());
-        assert_eq!(zstd.open(&frame, value.len()).as_ref(), Some(&value));
-        assert!(zstd.reads.is_some_and(|reads| reads.sizeof() <= ZSTD_KEPT_BYTES));
+    fn what_is_kept_has_a_bound() {
+        for bytes in [1 << 10, 16 << 10, 64 << 10, ZSTD_LEVEL_BYTES_MAX, 8 << 20] {
+            let value = text(bytes);
+            let mut zstd = Zstd::default();
+            for level in 1..=ZSTD_LEVEL_MAX {
+                let frame = zstd.compress(level, &value).expect("a frame");
+                assert_eq!(zstd.open(&frame, value.len()).as_ref(), Some(&value));
+                let kept = zstd.writes.as_ref().map_or(0, |writes| writes.sizeof());
+                assert!(kept <= ZSTD_KEPT_BYTES, "{bytes} {level}: {kept}");
+            }
+            assert!(zstd.reads.is_some_and(|reads| reads.sizeof() <= ZSTD_KEPT_BYTES));
+        }
     }
 
     proptest! {
