@@ -594,7 +594,7 @@ impl Target {
                     self.wishes.actions.push(action);
                 }
                 Action::CloseClient(id) | Action::ResetClient(id) => {
-                    is_lost |= self.client == Some(id)
+                    is_lost |= self.client == Some(id);
                 }
                 // The window bounds what it is given; its engine has no clients that ask, and no workers beside it.
                 Action::ReadClient(..)
