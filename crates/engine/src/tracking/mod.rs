@@ -664,7 +664,11 @@ impl Engine {
         let Some(tracking) = client.tracking.as_ref() else { return };
         let target = tracking.redirect;
         if target == 0 {
-            return self.push_changed(id, changed);
+            // A server tells a client of RESP2 only what is redirected to it (`sendTrackingMessage` of Redis 7.0).
+            if client.protocol == Protocol::Resp3 {
+                self.push_changed(id, changed);
+            }
+            return;
         }
         if self.push_changed_to(target, changed) {
             return;

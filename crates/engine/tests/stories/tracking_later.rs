@@ -1,5 +1,6 @@
 //! Client-side caching: invalidations that wait for a reply, and EXEC that waits for marks, where these are many.
 
+use crate::pubsub::confirms;
 use crate::tracking::{ALL, caches, number_of};
 use crate::words::Story;
 
@@ -106,4 +107,21 @@ fn a_client_that_goes_while_exec_waits_for_its_marks_keeps_nobody() {
     story.conn(2).answers(":1");
     story.conn(4).gets("EXEC").answers("*1\r\n:2\r\n");
     story.client("b").gets("*1\r\n:2\r\n");
+}
+
+// As a server: what is not redirected reaches a client of RESP3 only. Outside of a transaction such a client cannot turn tracking on.
+#[test]
+fn a_resp2_client_that_listens_is_not_told_of_keys_without_a_redirection() {
+    let mut story = Story::new();
+    story.client("a").says(["MULTI", "SUBSCRIBE c", "CLIENT TRACKING ON", "GET e", "EXEC"]);
+    story.conn(1).gets(["MULTI", "ECHO ", "ECHO ", "GET e", "EXEC"]);
+    let whole = "*3\r\n$0\r\n\r\n$0\r\n\r\n$1\r\nv\r\n";
+    story.conn(1).answers(["+OK", "+QUEUED", "+QUEUED", "+QUEUED", whole]);
+    story.conn(2).gets("subscribe c").answers(&*confirms("subscribe c 1"));
+    assert!(story.client("a").takes_text().ends_with("+OK\r\n$1\r\nv\r\n"));
+    story.client("b").says("FLUSHALL");
+    let conn = story.connects_made();
+    story.conn(conn).gets("FLUSHALL").answers("+OK");
+    story.client("b").gets("+OK");
+    story.client("a").gets_nothing();
 }

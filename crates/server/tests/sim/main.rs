@@ -176,7 +176,7 @@ fn large_requests_and_replies_through_small_bounds() {
 
 #[test]
 fn a_crowd_of_two_thousand() {
-    let reached = run_kind(Kind::Crowd, 4);
+    let reached = run_kind(Kind::Crowd, 8);
     assert!(reached.coalesced > 500, "the seeds do not come to what they are for");
 }
 
@@ -210,7 +210,7 @@ fn shards_look_like_one_server() {
 
 #[test]
 fn troubled_shards_cost_errors_and_nothing_more() {
-    run_kind(Kind::TroubledShards, 20);
+    run_kind(Kind::TroubledShards, 40);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn copies_answer_reads_in_trouble() {
 
 #[test]
 fn changes_of_the_configuration_cost_nobody_anything() {
-    let reached = run_kind(Kind::Reconfigured, 30);
+    let reached = run_kind(Kind::Reconfigured, 60);
     assert!(
         reached.changes > 80 && reached.replaced > 20 && reached.under_way > 60,
         "the seeds do not come to what they are for"
@@ -234,7 +234,7 @@ fn changes_of_the_configuration_cost_nobody_anything() {
 
 #[test]
 fn changes_in_trouble_cost_errors_and_nothing_more() {
-    let reached = run_kind(Kind::TroubledReconfigured, 40);
+    let reached = run_kind(Kind::TroubledReconfigured, 80);
     assert!(
         reached.losses > 0 && reached.replaced > 20 && reached.under_way > 60,
         "the seeds do not come to what they are for"
@@ -248,7 +248,7 @@ fn changes_and_all_at_once() {
 
 #[test]
 fn a_mirror_has_what_its_primary_has() {
-    let reached = run_kind(Kind::Mirrored, 30);
+    let reached = run_kind(Kind::Mirrored, 60);
     assert!(reached.compared > 8 && reached.mirrored > 100, "{reached:?}");
     assert!(reached.read_alike > 20, "{reached:?}");
 }
@@ -267,7 +267,7 @@ fn trouble_on_both_sides_is_counted() {
 
 #[test]
 fn mirrors_come_and_go_and_nobody_notices() {
-    let reached = run_kind(Kind::ChangingMirrors, 80);
+    let reached = run_kind(Kind::ChangingMirrors, 120);
     assert!(reached.compared > 5 && reached.mirrored > 100, "{reached:?}");
 }
 
