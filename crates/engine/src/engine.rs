@@ -71,7 +71,7 @@ pub enum Action {
     CloseUpstream(UpstreamId),
     /// Close the socket of this client, whose id is stale already. No event of it may follow.
     CloseClient(ClientId),
-    /// As [`Action::CloseClient`], by a reset: the client did not read, and the kernel is to keep nothing for it.
+    /// Reset the connection of this client, which did not read, so that the kernel drops its unsent bytes. Otherwise as [`Action::CloseClient`].
     ResetClient(ClientId),
     /// Read from the client, or stop reading.
     ReadClient(ClientId, bool),

@@ -40,7 +40,7 @@ use crate::waiters::Line;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Why a transaction or watched keys are lost whose connection respool closed.
+/// The reason in the error when respool closes a connection with queued commands or watched keys.
 const LEFT: &str = "is not the client's server any more";
 
 /// What a client has a connection of its own for.
@@ -105,7 +105,7 @@ impl Lease {
         }
     }
 
-    /// Only the connection remains. Every field is named: one that is added must be judged first.
+    /// Drops all but the connection. The pattern names every field, so that a new field must be judged here.
     fn renew(&mut self) {
         let Self {
             upstream,
@@ -509,7 +509,7 @@ impl Engine {
         }
     }
 
-    /// Ends the transaction of a lease whose connection serves on. Nothing of it may reach the client's next transaction.
+    /// Ends the transaction of a lease whose connection serves on. The client's next transaction must find nothing of it.
     pub(crate) fn renew_lease(&mut self, id: ClientId) {
         self.forget_deletes_inside(id);
         let Some(client) = self.clients.get_mut(id) else { return };
@@ -608,8 +608,8 @@ impl Engine {
         self.give_back(now, upstream_id, unclean);
     }
 
-    /// A connection of this client to this node is removed. What was for one command has nothing left that would end it; what the server queued or watches
-    /// is lost with the connection.
+    /// Handles the removal of this client's connection to this node. A lease for one command ends with it; queued commands and watched keys are lost, as with
+    /// a connection that broke.
     pub(crate) fn lease_gone(&mut self, upstream_id: UpstreamId, node: NodeId, id: ClientId) {
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(lease) = client.lease.as_mut().filter(|lease| lease.upstream == Some(upstream_id))

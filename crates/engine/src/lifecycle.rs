@@ -415,7 +415,7 @@ impl Engine {
         self.close_client(id, Some(cause));
     }
 
-    /// As [`Self::evict`], for a client that does not read: a reset ends its connection, or the kernel would keep its replies until it goes.
+    /// Evicts a client that does not read, by a reset: after an orderly close the kernel would keep its replies until the client closes its side.
     pub(crate) fn evict_unread(&mut self, id: ClientId, cause: &str) {
         self.stats.clients_evicted += 1;
         self.tell_closed(id, cause);

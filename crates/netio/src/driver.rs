@@ -174,8 +174,8 @@ pub trait Driver {
     /// Closes and frees at once; a send in flight is dropped, one that was given back is not. No event follows.
     fn close(&mut self, conn: ConnId);
 
-    /// As [`Driver::close`], but nothing is sent any more, and the kernel drops what the peer has not taken: the peer sees a reset. A closed
-    /// socket would keep those bytes in the kernel for as long as the peer keeps its side open.
+    /// Closes as [`Driver::close`] does, but sends nothing any more: the kernel drops what the peer has not taken, and the peer sees a reset. After an
+    /// orderly close the kernel keeps these bytes for as long as the peer keeps its side open.
     fn reset(&mut self, conn: ConnId);
 
     /// Begins (`true`) or stops (`false`) accepting on all listeners of this driver. `false` for good is

@@ -70,8 +70,8 @@ pub(crate) fn bound_unsent(fd: &OwnedFd) -> io::Result<()> {
     SockRef::from(fd).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)
 }
 
-/// The kernel is to drop what the peer has not taken when the socket is closed (`SO_LINGER` with 0 s, socket(7)). A socket that is broken already
-/// has nothing to drop, so errors are ignored.
+/// Makes the close of this socket a reset, with which the kernel drops unsent bytes (`SO_LINGER` with 0 s, socket(7)). A broken socket has nothing to
+/// drop, so errors are ignored.
 pub(crate) fn drop_unsent(fd: impl AsFd) {
     let _ = sockopt::set_socket_linger(fd, Some(Duration::ZERO));
 }

@@ -283,7 +283,7 @@ impl ReplyScanner {
                 return Ok(Step::On(1));
             }
             // A push is no value that an attribute could belong to: it would pass for the reply.
-            // Within an array it is one: the reply to `SUBSCRIBE` in that of `EXEC`.
+            // Within an array a push is a value: the reply to `SUBSCRIBE` in that of `EXEC`.
             b'>' if self.after_attribute && self.level.depth == 0 => {
                 return Err(ReplyError::UnexpectedByte(kind));
             }
@@ -357,7 +357,7 @@ impl ReplyScanner {
         if depth as usize > self.limits.depth_max {
             return Err(ReplyError::TooDeep);
         }
-        // `ended` must see an attribute end even where its last element is the new level.
+        // `ended` must see the end of an attribute, even if the new level is its last element.
         if !self.level.is_exhausted() || self.level.kind == Kind::Attribute {
             self.outer.push(self.level);
         }

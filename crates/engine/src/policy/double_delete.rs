@@ -197,7 +197,7 @@ impl Engine {
         self.wake_policies();
     }
 
-    /// The transaction of this client ends, and the server did not do it.
+    /// Drops the second deletes of this client's transaction, which ends without being executed.
     pub(crate) fn forget_deletes_inside(&mut self, id: ClientId) {
         if let Some(state) = &mut self.policy {
             state.deletes.forget(id);

@@ -99,8 +99,8 @@ impl Engine {
         Step::Done
     }
 
-    /// The client's earlier requests are answered first, since one of them may be a PUBLISH to these topics. In a transaction, which was answered, nothing
-    /// can wait.
+    /// Holds the client until its earlier requests are answered, since one of them may be a PUBLISH to these topics. A command of a transaction cannot wait,
+    /// as the server has answered EXEC.
     fn unless_ready_for_topics(&mut self, now: Time, call: &Call<'_>) -> Option<Step> {
         if call.inside.is_some() {
             return None;

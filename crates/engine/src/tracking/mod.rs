@@ -664,7 +664,7 @@ impl Engine {
         let Some(tracking) = client.tracking.as_ref() else { return };
         let target = tracking.redirect;
         if target == 0 {
-            // A server tells a client of RESP2 only what is redirected to it (`sendTrackingMessage` of Redis 7.0).
+            // A server tells a RESP2 client only of redirected keys (`sendTrackingMessage` of Redis 7.0).
             if client.protocol == Protocol::Resp3 {
                 self.push_changed(id, changed);
             }

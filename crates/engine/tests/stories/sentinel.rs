@@ -246,7 +246,7 @@ fn a_transaction_that_was_begun_at_the_old_primary_is_lost_as_a_whole() {
     }
 }
 
-// Found by an attack: such a client waited for ever.
+// Found by an attack: a client with watched keys waited forever.
 #[test]
 fn keys_that_were_watched_at_the_old_primary_are_lost() {
     for (rest, node, first) in [

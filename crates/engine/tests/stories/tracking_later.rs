@@ -109,7 +109,7 @@ fn a_client_that_goes_while_exec_waits_for_its_marks_keeps_nobody() {
     story.client("b").gets("*1\r\n:2\r\n");
 }
 
-// As a server: what is not redirected reaches a client of RESP3 only. Outside of a transaction such a client cannot turn tracking on.
+// A server tells a RESP2 client only of redirected keys. Outside of a transaction a listening client cannot turn tracking on.
 #[test]
 fn a_resp2_client_that_listens_is_not_told_of_keys_without_a_redirection() {
     let mut story = Story::new();
