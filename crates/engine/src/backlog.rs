@@ -213,7 +213,7 @@ impl Engine {
         upstream.state = State::Greeting(latest.map_or(now, |latest| latest.min(now)));
     }
 
-    /// The engine fails new connections to this node whose greeting has taken longer than `timeouts.connect_ms`: the last shared connection to it is lost.
+    /// Fails new connections to this node with a greeting of more than `timeouts.connect_ms`: the last shared connection to the node is lost.
     pub(crate) fn end_late_greetings(&mut self, now: Time, node: NodeId) {
         let connect_ms = self.settings.timeouts.connect_ms;
         let is_late = |id: UpstreamId, up: &Upstream| {

@@ -509,7 +509,7 @@ impl Engine {
         }
     }
 
-    /// Ends the transaction of a lease whose connection serves on. The client's next transaction must find nothing of it.
+    /// Ends the transaction of a lease and keeps the connection. The client's next transaction must find nothing of the ended one.
     pub(crate) fn renew_lease(&mut self, id: ClientId) {
         self.forget_deletes_inside(id);
         let Some(client) = self.clients.get_mut(id) else { return };

@@ -17,7 +17,7 @@ use crate::pool::BufferPool;
 use alloc::vec::Vec;
 
 impl Engine {
-    /// Gives the client a frame that it did not ask for now. One that takes them too slowly is closed at the bound of its output.
+    /// Sends the client a frame that is no reply. respool evicts a client that reads too slowly at the bound of its output.
     pub(crate) fn push(&mut self, id: ClientId, write: impl FnOnce(&mut Vec<u8>)) {
         self.push_behind(id, false, write);
     }

@@ -5,7 +5,7 @@
 //!   comes:                       ◀─ its queue, when the other one is gone
 //! ```
 //! Two queues to one server would be sent side by side, and an older value would replace a newer one. Leaving mirrors are those of this engine, and those of
-//! leaving tenants of this worker, whose servers the caller names ([`Engine::set_mirror_leavers`]).
+//! leaving tenants of this worker. The caller names their servers ([`Engine::set_mirror_leavers`]).
 //!
 //! Not here: when a mirror leaves (`change`); two names of one server, as servers are compared by the addresses of the configuration.
 //!
@@ -56,7 +56,7 @@ impl Engine {
         }
     }
 
-    /// Servers of mirrors whose queues are not empty.
+    /// Returns the servers of the mirrors that have queued writes.
     pub fn busy_mirror_servers(&self) -> Vec<Address> {
         let targets = self.mirrors.iter().flat_map(|mirrors| &mirrors.targets);
         let busy = targets.filter(|target| !target.is_idle());

@@ -410,7 +410,7 @@ impl Table {
         self.knows_other(key, wanted.upstream, own)
     }
 
-    /// The table checks [`OTHERS_LOOKED_AT`] replies; a key with more counts as one that has such a reply.
+    /// The table checks [`OTHERS_LOOKED_AT`] replies. If a key has more replies, the answer is yes.
     fn knows_other(&self, key: u64, upstream: UpstreamId, own: Option<u32>) -> bool {
         let over = |at: u32| self.entries.get(at as usize)?.as_ref().map(|entry| entry.upstream);
         let others = self.of_key(key).filter(|at| Some(*at) != own);

@@ -465,7 +465,7 @@ fn who_pipelines_reads_of_one_key_does_not_go_back_in_time() {
     hits(&mut story, "b", "GET k", "\"2\"");
 }
 
-// Nobody has seen anything before: both are kept, and the feed is late with what it has to tell of the earlier one.
+// The cache keeps both replies, since no client has seen one before. The feed tells late that the earlier reply is stale.
 #[test]
 fn a_reply_that_is_kept_beside_an_earlier_one_serves_when_the_feeds_have_told_all() {
     let mut story = kept();

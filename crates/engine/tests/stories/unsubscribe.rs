@@ -111,7 +111,7 @@ fn what_was_published_before_a_reset_comes_before_its_reply() {
     story.client("b").gets("nil");
 }
 
-// Found by an attack: the server got the end of the subscription before the PUBLISH, which then counted nobody.
+// Found by an attack: the server got the end of the subscription before the PUBLISH, and the reply to PUBLISH was 0.
 #[test]
 fn a_client_does_not_leave_before_its_own_publish_is_answered() {
     let left = push(&confirms("unsubscribe news 0"));

@@ -48,7 +48,7 @@ pub(crate) trait World {
     fn shutdown(&mut self, peer: &mut Self::Peer);
     fn close(&mut self, peer: Self::Peer);
     fn reset(&mut self, peer: Self::Peer);
-    /// Whether the driver has reset this connection. What the peer had not read is dropped.
+    /// Whether the driver has reset this connection. The call drops unread bytes of the peer.
     fn is_reset(&mut self, peer: &mut Self::Peer) -> bool;
 }
 

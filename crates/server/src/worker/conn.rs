@@ -133,7 +133,7 @@ impl<T, V> Table<T, V> {
 /// Connections by the ids of what they are to the engines.
 pub(super) struct Conns<T> {
     table: Table<T, ConnId>,
-    /// Connections whose indexes belong to later ones: an engine may give an index to a new client before the worker carries out the close of the old one.
+    /// Connections without an index, since a later connection has it: an engine may give an index to a new client before the worker carries out the close of the old one.
     displaced: Vec<ConnId>,
 }
 

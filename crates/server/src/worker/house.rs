@@ -727,7 +727,7 @@ impl House {
         }
     }
 
-    /// For each leaving tenant the time at which it goes, and the servers of its mirrors whose queues are not empty.
+    /// For each leaving tenant the time at which it goes, and the servers of its mirrors that have queued writes.
     fn mirror_leavers(&self) -> Vec<(Time, Vec<Address>)> {
         let others = self.others.iter().flatten();
         others.filter_map(|one| Some((one.leaves_at?, one.engine.busy_mirror_servers()))).collect()

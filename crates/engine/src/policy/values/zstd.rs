@@ -40,7 +40,7 @@ impl Zstd {
         let mut frame = Vec::with_capacity(value.len());
         let level = match value.len() {
             ..=ZSTD_LEVEL_BYTES_MAX => level.clamp(1, ZSTD_LEVEL_MAX),
-            // The worker serves nobody else meanwhile: level 9 would take some 3 s for 60 MiB.
+            // Compression stops the worker: level 9 would take some 3 s for 60 MiB.
             _ => 1,
         };
         writes.set_parameter(CParameter::CompressionLevel(i32::from(level))).ok()?;
