@@ -8,7 +8,6 @@ the caller removes.
 Not here: which client is tried against which of them (`run`).
 """
 
-import collections
 import contextlib
 import itertools
 import os
@@ -28,28 +27,59 @@ START_TIMEOUT_S = 30
 # Cargo's tests, which run at the same time, leave both alone: crates/testkit/src/ports.rs.
 PORTS = range(14_000, 16_000)
 BUS = 10_000
-# Those that were given out last.
-GIVEN = collections.deque(maxlen=500)
-GIVING = threading.Lock()
+# Processes share the ports out in blocks of so many: the process that has the first port of a block bound owns the block.
+BLOCK = 50
+
+
+class Ports:
+    """The ports that this process owns, each given out once until there is no further block."""
+
+    def __init__(self, ports=PORTS):
+        self.ports = ports
+        self.lock = threading.Lock()
+        self.marks = []
+        self.owned = []
+        self.given = 0
+
+    def next(self):
+        with self.lock:
+            if self.given == len(self.owned) and not self.own_another():
+                self.given = 0
+            if not self.owned:
+                sys.exit(f"tests: other processes have all ports from {self.ports.start} to {self.ports.stop}")
+            self.given += 1
+            return self.owned[self.given - 1]
+
+    def own_another(self):
+        """Whether there was a block that no process owned."""
+        firsts = list(self.ports[::BLOCK])
+        random.shuffle(firsts)
+        for first in firsts:
+            mark = socket.socket()
+            try:
+                mark.bind(("127.0.0.1", first))
+            except OSError:
+                mark.close()
+                continue
+            self.marks.append(mark)
+            self.owned += range(first + 1, first + BLOCK)
+            return True
+        return False
+
+
+OWN_PORTS = Ports()
 
 
 def free_port():
-    """A port that nobody listens on, and whose cluster bus port is free as well.
-
-    None is given again soon: who has one may not listen yet, and respools share a port without an error.
-    """
-    for _ in range(1000):
-        port = random.choice(PORTS)
-        with GIVING:
-            if port in GIVEN:
-                continue
-            GIVEN.append(port)
+    """A port that nobody listens on, and whose cluster bus port is free as well; no other process of tests has it."""
+    for _ in PORTS:
+        port = OWN_PORTS.next()
         with contextlib.suppress(OSError):
             for each in (port, port + BUS):
                 with socket.socket() as sock:
                     sock.bind(("127.0.0.1", each))
             return port
-    sys.exit(f"clients: no free port from {PORTS.start} to {PORTS.stop}")
+    sys.exit(f"tests: no free port from {PORTS.start} to {PORTS.stop}")
 
 
 def ask(port, *words):

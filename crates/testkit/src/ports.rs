@@ -10,32 +10,35 @@
 //! port.
 //!
 //! Ranges, which never mix: single ports, and pairs for cluster nodes, whose bus listens 10 000 above
-//! the client port (older servers cannot be told another place). `tests/clients`, which runs at the
-//! same time as these tests, has pairs of its own.
+//! the client port (older servers cannot be told another place). The tests in Python, which run at the
+//! same time as these, have pairs of their own (`tests/clients/servers.py`).
 //!
 //! ```text
-//!   10000 ─ cluster: clients ─ 14000 ─ tests/clients ─ 16000 ─ single ─ 20000
-//!   20000 ─ cluster: bus ───── 24000 ─ tests/clients ─ 26000 ─ single ─ 32000
+//!   10000 ─ cluster: clients ─ 14000 ─ Python ─ 16000 ─ single ─ 20000
+//!   20000 ─ cluster: bus ───── 24000 ─ Python ─ 26000 ─ single ─ 32000
 //! ```
 //!
-//! Invariant: within one process no port is handed out twice, until a range is used up and begins
-//! again.
+//! Processes of tests share a range out in blocks. The process that has the first port of a block
+//! bound owns the block; nobody uses that port for anything else.
+//!
+//! Invariant: no port is handed out by two processes that live at once, nor twice by one process
+//! until it can have no further block and begins again.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-/// Number of single ports: 16000–19999 and 26000–31999.
-const COUNT: u32 = 10_000;
-/// Number of pairs for cluster nodes: 10000–13999, with the bus at 20000–23999.
-const PAIRS: u32 = 4_000;
+/// Ports of a block. The first one marks the block as owned.
+const BLOCK: u32 = 50;
+/// Ports that are handed out of a block.
+const OF_BLOCK: usize = BLOCK as usize - 1;
 /// The cluster bus listens so far above the client port unless told otherwise: `CLUSTER_PORT_INCR`
 /// of the server.
 const BUS_ABOVE: u16 = 10_000;
 
-/// How many ports were handed out or skipped. `u32::MAX` until the first use.
-static NEXT: AtomicU32 = AtomicU32::new(u32::MAX);
-/// The same for pairs.
-static NEXT_PAIR: AtomicU32 = AtomicU32::new(u32::MAX);
+/// Single ports: 16000–19999 and 26000–31999.
+static SINGLES: Range = Range::new(10_000, single);
+/// Client ports of cluster nodes: 10000–13999, with the bus at 20000–23999.
+static PAIRS: Range = Range::new(4_000, client_of_pair);
 
 /// A loopback port that is reserved by a bound socket.
 #[derive(Debug)]
@@ -77,7 +80,7 @@ impl Port {
     }
 
     fn reserve(ip: IpAddr) -> Option<Self> {
-        (0..COUNT).find_map(|_| Self::bind(ip, single(turn(&NEXT, COUNT))))
+        SINGLES.find(|port| Self::bind(ip, port))
     }
 
     fn bind(ip: IpAddr, port: u16) -> Option<Self> {
@@ -114,8 +117,7 @@ impl ClusterPort {
     }
 
     fn reserve(ip: IpAddr) -> Option<Self> {
-        (0..PAIRS).find_map(|_| {
-            let port = 10_000 + turn(&NEXT_PAIR, PAIRS);
+        PAIRS.find(|port| {
             let client = Port::bind(ip, port)?;
             let bus = Port::bind(ip, port + BUS_ABOVE)?;
             Some(Self { client, _bus: bus })
@@ -128,18 +130,68 @@ pub fn bus_port(client: u16) -> u16 {
     client + BUS_ABOVE
 }
 
-/// The next number below `count`, in turn. Each test process begins at a place of its own, so that
-/// two of them rarely meet.
-fn turn(next: &AtomicU32, count: u32) -> u16 {
-    let begin = std::process::id().wrapping_mul(7919) % count;
-    let _ = next.compare_exchange(u32::MAX, begin, Ordering::Relaxed, Ordering::Relaxed);
-    // Both counts are far below 65536, so the remainder fits.
-    (next.fetch_add(1, Ordering::Relaxed) % count) as u16
+/// Ports of one kind, by number from 0.
+struct Range {
+    count: u32,
+    port: fn(u32) -> u16,
+    owned: Mutex<Owned>,
+}
+
+/// The part of a range that this process owns.
+struct Owned {
+    /// The number that each block begins with, and the socket that marks it.
+    blocks: Vec<(u32, TcpListener)>,
+    /// How many ports of these blocks were handed out or skipped.
+    taken: usize,
+}
+
+impl Range {
+    const fn new(count: u32, port: fn(u32) -> u16) -> Self {
+        Self { count, port, owned: Mutex::new(Owned { blocks: Vec::new(), taken: 0 }) }
+    }
+
+    /// The first port that `bind` can have, each port of the range being tried once at most.
+    fn find<T>(&self, bind: impl Fn(u16) -> Option<T>) -> Option<T> {
+        (0..self.count).find_map(|_| bind(self.next()?))
+    }
+
+    /// The next port of this process; `None` where other processes own all blocks.
+    fn next(&self) -> Option<u16> {
+        let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        if owned.taken == owned.blocks.len() * OF_BLOCK {
+            match self.block() {
+                Some(block) => owned.blocks.push(block),
+                None => owned.taken = 0,
+            }
+        }
+        let (first, _) = owned.blocks.get(owned.taken / OF_BLOCK)?;
+        let number = first + 1 + (owned.taken % OF_BLOCK) as u32;
+        owned.taken += 1;
+        Some((self.port)(number))
+    }
+
+    /// A block that no process owns. Each process looks from a place of its own on, so that a port
+    /// that was just given back is rarely used again at once.
+    fn block(&self) -> Option<(u32, TcpListener)> {
+        let blocks = self.count / BLOCK;
+        let begin = std::process::id().wrapping_mul(7919) % blocks;
+        (0..blocks).find_map(|step| {
+            let first = (begin + step) % blocks * BLOCK;
+            let mark = TcpListener::bind((Ipv4Addr::LOCALHOST, (self.port)(first))).ok()?;
+            Some((first, mark))
+        })
+    }
 }
 
 /// The single port with this number: the range has a gap for the pairs.
-fn single(number: u16) -> u16 {
-    if number < 4_000 { 16_000 + number } else { 22_000 + number }
+fn single(number: u32) -> u16 {
+    // At most 31 999.
+    (if number < 4_000 { 16_000 + number } else { 22_000 + number }) as u16
+}
+
+/// The client port of the pair with this number.
+fn client_of_pair(number: u32) -> u16 {
+    10_000 + number as u16
 }
 
 #[cfg(test)]
@@ -158,6 +210,42 @@ mod tests {
             assert!(addr.port() < 32_768, "outside the range of outgoing connections");
             assert!(TcpListener::bind(addr).is_ok(), "a released port is free");
         }
+    }
+
+    /// Two processes at once have a range each over the same ports.
+    #[test]
+    fn processes_that_run_at_once_have_no_port_in_common() {
+        let [one, other] = [(); 2].map(|()| Range::new(10_000, single));
+        let ports =
+            |range: &Range| -> BTreeSet<u16> { (0..120).filter_map(|_| range.next()).collect() };
+        let (ones, others) = (ports(&one), ports(&other));
+        assert_eq!((ones.len(), others.len()), (120, 120));
+        assert!(ones.is_disjoint(&others), "{:?}", ones.intersection(&others));
+        let firsts: Vec<u16> = one
+            .owned
+            .lock()
+            .expect("no panic")
+            .blocks
+            .iter()
+            .map(|block| (one.port)(block.0))
+            .collect();
+        drop(one);
+        for first in firsts {
+            TcpListener::bind((Ipv4Addr::LOCALHOST, first))
+                .expect("a process that ends gives its blocks back");
+        }
+    }
+
+    /// Blocks that others own are passed over; a process begins its own again when there are no more.
+    #[test]
+    fn a_range_that_is_used_up_begins_again() {
+        let few = || Range::new(100, |number| single(9_900 + number));
+        let (one, other) = (few(), few());
+        let once: Vec<_> = (0..OF_BLOCK).map(|_| one.next().expect("a block")).collect();
+        assert!(other.next().is_some(), "the second block");
+        assert_eq!(few().next(), None);
+        let again: Vec<_> = (0..OF_BLOCK).map(|_| one.next().expect("the block again")).collect();
+        assert_eq!(once, again);
     }
 
     #[test]
