@@ -186,6 +186,18 @@ impl Cluster {
         self.homes.iter().map(|home| home.node)
     }
 
+    /// Homes that the table does not name.
+    pub(super) fn missing_homes(&self) -> impl Iterator<Item = NodeId> {
+        self.homes.iter().filter(|home| home.missing.is_some()).map(|home| home.node)
+    }
+
+    /// This node is no home any more if the table does not name it. Whether it was one.
+    pub(super) fn drop_missing_home(&mut self, node: NodeId) -> bool {
+        let before = self.homes.len();
+        self.homes.retain(|home| home.node != node || home.missing.is_none());
+        self.homes.len() < before
+    }
+
     /// Takes over whom the table names. Of those that it does not name any more only they stay for a
     /// while of whose shard another node is the primary now: it failed over.
     fn renew_homes(&mut self, now: Time) {
@@ -336,6 +348,8 @@ mod tests {
         assert_eq!(told(HOME_MISSING_MS + 1, a, &[]), [a, b]);
         assert_eq!(told(HOME_MISSING_MS + 2, a, &[]), [a], "it was gone for too long");
         assert_eq!(told(HOME_MISSING_MS + 3, c, &[]), [c], "another shard altogether");
+        assert_eq!(told(HOME_MISSING_MS + 4, c, &[a]), [c, a]);
+        assert!(!cluster.drop_missing_home(a), "the table names it");
     }
 
     #[test]

@@ -726,12 +726,31 @@ impl Engine {
         node.gives = members.gives;
         let (pool, map) = (node.pool, &self.settings.address_map);
         let at = |told: Address| map.at(&told).unwrap_or(told);
-        let addresses = members.addresses.into_iter().map(at).collect();
-        if let Some(state) = self.router.pool_mut(pool)
-            && state.knows(id)
-            && let Topology::Cluster(cluster) = &mut state.topology
-        {
+        let addresses: BTreeSet<Address> = members.addresses.into_iter().map(at).collect();
+        let Some(state) = self.router.pool_mut(pool).filter(|state| state.knows(id)) else { return };
+        let Topology::Cluster(cluster) = &mut state.topology else { return };
+        if !cluster.missing_homes().any(|home| home == id) {
             cluster.members = addresses;
+            return;
+        }
+        let others: Vec<NodeId> = cluster.homes().filter(|home| *home != id).collect();
+        let names = |node: &NodeId| {
+            self.nodes.get(*node).is_some_and(|node| addresses.contains(&node.address))
+        };
+        // A reply that names not even the node itself is an error.
+        if !addresses.is_empty() && !others.iter().any(names) {
+            self.drop_missing_home(pool, id);
+        }
+    }
+
+    /// A node that no table names says that it is in no cluster, or in another one: its channels go
+    /// to another home.
+    fn drop_missing_home(&mut self, pool: u16, node: NodeId) {
+        let Some(state) = self.router.pool_mut(pool) else { return };
+        let Topology::Cluster(cluster) = &mut state.topology else { return };
+        if cluster.drop_missing_home(node) {
+            self.route_epoch = self.route_epoch.wrapping_add(1);
+            self.forget_nodes();
         }
     }
 

@@ -432,6 +432,39 @@ impl Engine {
         if covered && self.router.is_cluster(pool) {
             self.shard_answers(pool);
         }
+        self.ask_missing_homes(now, pool);
+    }
+
+    /// Asks each home that the table does not name for the nodes of its cluster, and for the table
+    /// again soon: a former primary is named again, a node that was taken out of the cluster says so.
+    fn ask_missing_homes(&mut self, now: Time, pool: u16) {
+        let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
+        let Topology::Cluster(cluster) = &state.topology else { return };
+        let missing: Vec<NodeId> = cluster.missing_homes().collect();
+        if !missing.is_empty() {
+            state.refresh.wanted = true;
+        }
+        for node in missing {
+            self.ask_for_members(now, pool, node);
+        }
+    }
+
+    /// Asks one node for the nodes of its cluster, if it is connected; connects it otherwise, for the
+    /// next time.
+    fn ask_for_members(&mut self, now: Time, pool: u16, node: NodeId) {
+        let Some(key) = self.topology_key(pool, node) else { return };
+        let listed = self.by_key.get(&key).copied();
+        let Some(id) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else { return };
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        match upstream.state {
+            State::Idle => self.connect(now, id),
+            State::Ready if upstream.stall.is_none() && !upstream.inflight.owes_members() => {
+                let at = upstream.out.position();
+                encode::request(upstream.out.buf(&mut self.pool), &[b"CLUSTER", b"NODES"]);
+                self.sent_own(now, id, at, &[OwnCommand::Nodes]);
+            }
+            State::Down(_) | State::Connecting(_) | State::Greeting(_) | State::Ready => {}
+        }
     }
 
     /// Whether the table of this node is left out: it is cut off from its cluster, or the cluster is down as a whole. Then the next node is

@@ -325,6 +325,11 @@ impl Inflight {
         self.runs.iter().any(asks)
     }
 
+    /// Whether it is asked for the nodes of its cluster.
+    pub fn owes_members(&self) -> bool {
+        self.runs.iter().any(|run| run.owner == Owner::Own(OwnCommand::Nodes))
+    }
+
     /// Whether the server has not yet said that it tracks what it was asked to.
     pub fn owes_tracking(&self) -> bool {
         self.runs.iter().any(|run| run.owner == Owner::Own(OwnCommand::Track))

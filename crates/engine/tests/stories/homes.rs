@@ -48,6 +48,29 @@ fn a_failover_moves_no_channel() {
     }
 }
 
+// `CLUSTER FORGET` at the others, then `CLUSTER RESET` at the node, whose process lives on.
+#[test]
+fn a_replica_that_is_taken_out_of_the_cluster_gives_its_channels_up() {
+    let mut story = Story::cluster();
+    story.cluster_is("0-5460 n1, 5461-10922 n2 n4, 10923-16383 n3");
+    story.warm_up();
+    let confirmed = confirms("subscribe news140 1");
+    story.client("a").says("SUBSCRIBE news140");
+    story.node("n4").gets("subscribe news140").answers(&*confirmed);
+    story.client("a").takes();
+    story.cluster_is("0-5460 n1, 5461-10922 n2, 10923-16383 n3");
+    story.client("b").says("GET c1");
+    story.node_conn("n3", 1).gets("GET c1").answers(&*moved("c1", "n2"));
+    story.after_ms(700);
+    story.node_conn("n2", 1).gets("GET c1").answers(&*moved("c1", "n3"));
+    story.node_conn("n3", 1).gets("GET c1").answers("nil");
+    story.client("b").gets("nil");
+    story.node("n4").gets_nothing();
+    story.is_alone("n4").after_ms(700);
+    story.after_ms(100);
+    story.node("n2").gets("subscribe news140").answers(&*confirmed);
+}
+
 #[test]
 fn a_slot_that_moves_moves_no_channel() {
     let mut story = listens_at_n2("a4");

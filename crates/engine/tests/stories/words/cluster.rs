@@ -41,6 +41,7 @@ pub(crate) struct Servers {
     cut_off: BTreeSet<String>,
     gives: BTreeSet<(String, u16)>,
     members: BTreeSet<String>,
+    alone: BTreeSet<String>,
     /// What single nodes say instead.
     own_tables: BTreeMap<String, Vec<u8>>,
     down: BTreeSet<String>,
@@ -182,6 +183,12 @@ impl Story {
         self
     }
 
+    /// This node knows no other one from now on, as after `CLUSTER RESET`.
+    pub(crate) fn is_alone(&mut self, node: &str) -> &mut Self {
+        self.servers.alone.insert(node.to_string());
+        self
+    }
+
     /// This node takes its cluster for down from now on.
     pub(crate) fn is_cut_off(&mut self, node: &str) -> &mut Self {
         self.servers.cut_off.insert(node.to_string());
@@ -286,7 +293,9 @@ impl Story {
             let mut text = format!(
                 "e7d1 10.0.0.1:{PORT}@17000,{node} myself,master - 0 0 1 connected 0-5460{ways}\n"
             );
-            for member in &self.servers.members {
+            let seeds = ["n1", "n2", "n3"].map(String::from);
+            let others = seeds.iter().chain(&self.servers.members).filter(|other| *other != node);
+            for member in others.filter(|_| !self.servers.alone.contains(node)) {
                 let _ = writeln!(text, "a1 {member}:{PORT}@17000 master - 0 0 1 connected");
             }
             return Some(wire(&format!("${}\r\n{text}\r\n", text.len())));
