@@ -14,6 +14,9 @@
 //!
 //! What was heard before all this, and comes again from the new one, is known to `recent`.
 //!
+//! A pattern is heard at one node while the messages are published at others: they come over the bus of the cluster, so that the new server may
+//! tell late what the old one told. That stays known for `RECENT_MS` behind the last word.
+//!
 //! A shard channel's old server stays no longer than it must: it tells nothing when it has not their slot any more, and as a copy of the new one
 //! it tells the same in the same order.
 //!
@@ -24,7 +27,7 @@
 use super::{Kind, Link, LinkState, Name, Topic};
 use crate::account::kept_bytes;
 use crate::engine::Engine;
-use crate::limits::{HANDOVER_BYTES_MAX, HANDOVER_LINGER_MS, HANDOVER_PART};
+use crate::limits::{HANDOVER_BYTES_MAX, HANDOVER_LINGER_MS, HANDOVER_PART, RECENT_MS};
 use crate::time::Time;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -34,8 +37,10 @@ use alloc::vec::Vec;
 /// Messages of a topic that goes from one server to another.
 #[derive(Debug)]
 pub(super) struct Handover {
-    /// Until then the old one stays.
-    until: Time,
+    /// Until then the old one stays; not known before the new one has confirmed.
+    until: Option<Time>,
+    /// The old one has said its last word, and until then the new one may tell what the old one told.
+    settles: Option<Time>,
     /// What the old one told since the new one was asked, and the new one has not, and how often.
     told: BTreeMap<Vec<u8>, u32>,
     /// What the new one told and the old one has not.
@@ -85,14 +90,33 @@ impl Waiting {
 }
 
 impl Handover {
-    pub(super) fn begun(now: Time, kind: Kind) -> Box<Self> {
-        let until = now.plus_ms(if kind == Kind::Shard { 0 } else { HANDOVER_LINGER_MS });
-        Box::new(Self { until, told: BTreeMap::new(), waiting: Waiting::default(), bytes: 0 })
+    pub(super) fn begun() -> Box<Self> {
+        let (told, waiting) = (BTreeMap::new(), Waiting::default());
+        Box::new(Self { until: None, settles: None, told, waiting, bytes: 0 })
     }
 
-    /// Until when the old one stays at least.
-    pub(super) fn until(&self) -> Time {
-        self.until
+    /// The topic goes to another new server than before: that one has not confirmed.
+    pub(super) fn begin_again(&mut self) {
+        (self.until, self.settles) = (None, None);
+    }
+
+    /// When the topic is to be looked at again, `now` being the present.
+    pub(super) fn due(&self, now: Time) -> Time {
+        self.settles.or(self.until).unwrap_or(now.plus_ms(HANDOVER_LINGER_MS))
+    }
+
+    /// The new one has confirmed: until when the old one stays.
+    fn stays_until(&mut self, now: Time, kind: Kind) -> Time {
+        let linger_ms = if kind == Kind::Shard { 0 } else { HANDOVER_LINGER_MS };
+        *self.until.get_or_insert(now.plus_ms(linger_ms))
+    }
+
+    /// The old one has said its last word; whether that is news.
+    fn settle(&mut self, now: Time, kind: Kind) -> bool {
+        // A pattern is not heard where the messages are published: they come over the bus of the
+        // cluster, to each node in its own time.
+        let bus_ms = if kind == Kind::Pattern { RECENT_MS } else { 0 };
+        self.settles.replace(self.settles.unwrap_or(now.plus_ms(bus_ms))).is_none()
     }
 
     /// What the new one told, and waits until the old one has told it.
@@ -132,13 +156,19 @@ impl Engine {
     /// The topic is confirmed wherever it belongs: where it was before it ends, in time.
     pub(super) fn end_old_links(&mut self, now: Time, kind: Kind, name: &Name) {
         let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return };
-        if let Some(until) = topic.handover.as_ref().map(|handover| handover.until())
-            && now < until
-        {
-            return self.subscriptions.relink_by(until);
+        if let Some(handover) = &mut topic.handover {
+            let until = handover.stays_until(now, kind);
+            if now < until {
+                return self.subscriptions.relink_by(until);
+            }
         }
         let is_over = |link: &mut Link| link.ends && matches!(link.state, LinkState::Held(_));
         let over: Vec<Link> = topic.links.extract_if(.., is_over).collect();
+        let (beside, over): (Vec<Link>, Vec<Link>) =
+            over.into_iter().partition(|link| link.stays_beside);
+        if topic.stay_beside(&beside) {
+            self.hand_over(now, kind, name);
+        }
         for link in over {
             let is_told = self.end_link(&link, kind, name, None);
             let Some(upstream) = link.state.upstream().filter(|_| is_told && link.home) else {
@@ -146,7 +176,7 @@ impl Engine {
             };
             if let Some(topic) = self.subscriptions.topic_mut(kind, name) {
                 topic.links.push(Link { state: LinkState::Ending(upstream), ..link });
-                topic.handover.get_or_insert_with(|| Handover::begun(now, kind));
+                topic.handover.get_or_insert_with(Handover::begun);
             }
         }
     }
@@ -195,6 +225,9 @@ impl Engine {
         let name = name.clone();
         let Some(topic) = self.subscriptions.topic_mut(kind, &name) else { return };
         let over: Vec<Link> = topic.links.extract_if(.., |link| link.ends).collect();
+        let (beside, over): (Vec<Link>, Vec<Link>) =
+            over.into_iter().partition(|link| link.stays_beside);
+        topic.stay_beside(&beside);
         let tells = |link: &&Link| matches!(link.state, LinkState::Held(_));
         for link in over.iter().filter(tells) {
             self.end_link(link, kind, &name, None);
@@ -212,12 +245,17 @@ impl Engine {
         if self.subscriptions.topic(kind, name).is_none_or(ends) || !self.release(now, kind, name) {
             return;
         }
+        let handover =
+            self.subscriptions.topic_mut(kind, name).and_then(|topic| topic.handover.as_mut());
+        if !handover.is_some_and(|handover| handover.settle(now, kind)) {
+            return;
+        }
         let Some((name, topic)) = self.subscriptions.topics[kind as usize].get_key_value(name)
         else {
             return;
         };
         let held = topic.links.iter().filter_map(|link| match link.state {
-            LinkState::Held(upstream) => Some(upstream),
+            LinkState::Held(upstream) if link.home => Some(upstream),
             _ => None,
         });
         let (name, held): (Name, Vec<_>) = (name.clone(), held.collect());
@@ -239,14 +277,27 @@ impl Engine {
         true
     }
 
-    /// The new server answered what it was asked behind the last word of the old one: nothing comes twice any more.
-    pub(super) fn handed_over(&mut self, kind: Kind, name: &[u8]) {
-        if let Some(topic) = self.subscriptions.topic_mut(kind, name)
-            && topic.is_held()
-            && topic.links.iter().all(|link| !link.ends)
-        {
-            topic.handover = None;
+    /// The new server answered what it was asked behind the last word of the old one: nothing comes twice any more, but over the bus.
+    pub(super) fn handed_over(&mut self, now: Time, kind: Kind, name: &[u8]) {
+        let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return };
+        if !topic.is_held() || topic.links.iter().any(|link| link.ends) {
+            return;
         }
+        let settles = topic.handover.as_ref().and_then(|handover| handover.settles);
+        match settles.filter(|settles| *settles > now) {
+            Some(settles) => self.subscriptions.relink_by(settles),
+            None => topic.handover = None,
+        }
+    }
+}
+
+impl Topic {
+    /// These links are former homes at whose nodes the topic is listened to still, for what happens
+    /// there. Whether there are any.
+    fn stay_beside(&mut self, links: &[Link]) -> bool {
+        let beside = |link: &Link| Link { home: false, ends: false, stays_beside: false, ..*link };
+        self.links.extend(links.iter().map(beside));
+        !links.is_empty()
     }
 }
 
@@ -256,7 +307,7 @@ mod tests {
 
     #[test]
     fn what_waits_is_found_by_its_text_and_goes_out_in_its_order() {
-        let mut handover = Handover::begun(Time::default(), Kind::Channel);
+        let mut handover = Handover::begun();
         let texts = [b"a".as_slice(), b"b", b"a", b"c"];
         texts.iter().for_each(|text| handover.keep(text));
         let waiting = |handover: &Handover| handover.waiting().concat();

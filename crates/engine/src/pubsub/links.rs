@@ -87,7 +87,13 @@ impl Engine {
 
     /// Where a topic belongs. `Err`: this pool has nobody for it just now.
     fn belongs(&self, homes: Option<&Homes>, kind: Kind, name: &[u8]) -> Result<Vec<Link>, u16> {
-        let link = |node, home| Link { node, home, ends: false, state: LinkState::Wanted };
+        let link = |node, home| Link {
+            node,
+            home,
+            ends: false,
+            stays_beside: false,
+            state: LinkState::Wanted,
+        };
         let mut links = Vec::with_capacity(1);
         match kind {
             Kind::Channel | Kind::Shard => {
@@ -121,11 +127,12 @@ impl Engine {
             .is_ok_and(|links| links.iter().any(|link| link.node == node))
     }
 
-    /// At how many of these nodes this worker still listens to a topic that belongs elsewhere by now.
+    /// At how many of these nodes this worker still listens to a topic that only belongs elsewhere by now.
     pub(super) fn lingers_at(&self, kind: Kind, name: &[u8], nodes: &[NodeId]) -> usize {
         let Some(topic) = self.subscriptions.topic(kind, name) else { return 0 };
-        let lingers =
-            |link: &&Link| link.ends && link.home && matches!(link.state, LinkState::Held(_));
+        let lingers = |link: &&Link| {
+            link.ends && link.home && !link.stays_beside && matches!(link.state, LinkState::Held(_))
+        };
         topic.links.iter().filter(lingers).filter(|link| nodes.contains(&link.node)).count()
     }
 
@@ -449,7 +456,7 @@ impl Engine {
                 .filter(|link| over(link))
                 .for_each(|link| link.state = LinkState::Held(id));
             self.topic_confirmed(now, kind, name);
-            return self.handed_over(kind, name);
+            return self.handed_over(now, kind, name);
         }
         let ended = |link: &Link| link.ends || link.state == LinkState::Ending(id);
         topic.links.retain(|link| !(over(link) && ended(link)));
@@ -618,6 +625,7 @@ impl Engine {
             // One step after the other: of three servers that tell the same two would be heard.
             self.topic_confirmed(now, kind, name);
             self.hand_over(now, kind, name);
+            self.handed_over(now, kind, name);
             return self.look_again_when_settled(now, kind, name);
         }
         let mut comes_back = false;
@@ -629,6 +637,11 @@ impl Engine {
                 // It comes back before it has gone, and is asked for behind its end.
                 (link.state, comes_back) = (LinkState::Wanted, true);
             }
+            let was_home = before.is_some_and(|before| before.home);
+            if was_home && !link.home && matches!(link.state, LinkState::Held(_)) {
+                // Until the new home is heard every message comes from here.
+                (link.home, link.ends, link.stays_beside) = (true, true, true);
+            }
         }
         // Where it was until now it stays until the new place has confirmed it, so that nothing is missed in between.
         let is_old = |link: &Link| links.iter().all(|other| other.node != link.node);
@@ -638,12 +651,12 @@ impl Engine {
         links.extend(stay.into_iter().map(|link| Link { ends: true, ..link }));
         if links.iter().any(|link| link.ends && link.home) {
             // The new place may be confirmed late: what is heard meanwhile it may tell again.
-            topic.handover.get_or_insert_with(|| Handover::begun(now, kind));
+            topic.handover.get_or_insert_with(Handover::begun);
         }
-        let is_new =
-            |link: &Link| link.home && topic.links.iter().all(|other| other.node != link.node);
-        if links.iter().any(is_new) {
+        let was_home = |node| topic.links.iter().any(|link| link.node == node && link.home);
+        if links.iter().any(|link| link.home && !was_home(link.node)) {
             topic.moved = Some(now);
+            topic.handover.iter_mut().for_each(|handover| handover.begin_again());
         }
         topic.links = links;
         if comes_back {
@@ -662,7 +675,7 @@ impl Engine {
     fn look_again_when_settled(&mut self, now: Time, kind: Kind, name: &[u8]) {
         let topic = self.subscriptions.topic(kind, name);
         let handover = topic.and_then(|topic| topic.handover.as_ref());
-        let until = handover.map_or(now, |handover| handover.until());
+        let until = handover.map_or(now, |handover| handover.due(now));
         self.subscriptions.relink_by(until.max(now.plus_ms(RELINK_MS)));
     }
 }

@@ -153,6 +153,8 @@ struct Link {
     home: bool,
     /// The topic belongs elsewhere now; kept until it is heard there.
     ends: bool,
+    /// Of one that ends: it stays for what happens at the node itself, and only ends to be a home.
+    stays_beside: bool,
     state: LinkState,
 }
 

@@ -727,7 +727,9 @@ impl Engine {
         let (pool, map) = (node.pool, &self.settings.address_map);
         let at = |told: Address| map.at(&told).unwrap_or(told);
         let addresses: BTreeSet<Address> = members.addresses.into_iter().map(at).collect();
-        let Some(state) = self.router.pool_mut(pool).filter(|state| state.knows(id)) else { return };
+        let Some(state) = self.router.pool_mut(pool).filter(|state| state.knows(id)) else {
+            return;
+        };
         let Topology::Cluster(cluster) = &mut state.topology else { return };
         if !cluster.missing_homes().any(|home| home == id) {
             cluster.members = addresses;

@@ -1,7 +1,10 @@
 //! Homes of channels in a cluster: failovers and slot moves leave them, a node that is lost gives them up, and a node that ends connections keeps them.
 
-use crate::pubsub::{confirms, message};
+use crate::pubsub::{asks_for_all_at_a_copy, confirms, message};
 use crate::words::Story;
+use engine::limits::{HANDOVER_LINGER_MS, RECENT_MS};
+
+const PRIMARIES: [&str; 3] = ["n1", "n2", "n3"];
 use crate::words::cluster::moved;
 
 /// A cluster of three, in which client "a" listens to a channel whose home is n2.
@@ -46,6 +49,78 @@ fn a_failover_moves_no_channel() {
         story.client("a").gets(&*told);
         story.client("c").gets(":1");
     }
+}
+
+/// A client listens to `pattern` at the primaries `at`, and a copy comes that is the home of patterns.
+fn pattern_goes_to_a_copy(pattern: &str, at: &[&str]) -> (Story, String) {
+    let (_, copy) = asks_for_all_at_a_copy();
+    let mut story = Story::warm_cluster();
+    story.client("a").says(&*format!("PSUBSCRIBE {pattern}"));
+    let (asks, confirmed) = (format!("psubscribe {pattern}"), format!("psubscribe {pattern} 1"));
+    for node in at {
+        story.node(node).gets(&*asks).answers(&*confirms(&confirmed));
+    }
+    story.client("a").gets(&*confirms(&confirmed));
+    story.cluster_is(&format!("0-5460 n1, 5461-10922 n2, 10923-16383 n3 {copy}"));
+    story.client("b").says("GET b4");
+    story.node_conn("n2", 1).gets("GET b4").answers(&*moved("b4", "n1"));
+    story.node_conn("n1", 1).gets("GET b4").answers("nil");
+    story.client("b").gets("nil");
+    story.after_ms(600).after_ms(30);
+    story.node(&copy).gets(&*asks);
+    (story, copy)
+}
+
+// `*` is listened to at every primary, where keyspace events are told; one of them is the home.
+#[test]
+fn a_former_home_that_keeps_a_pattern_for_its_events_is_heard_until_the_new_one_is() {
+    let (mut story, copy) = pattern_goes_to_a_copy("*", &PRIMARIES);
+    let told = |text: &str| message(&format!("pmessage * news {text}"));
+    let primaries_tell = |story: &mut Story, text: &str| {
+        PRIMARIES.iter().for_each(|node| drop(story.node(node).answers(&*told(text))));
+    };
+    primaries_tell(&mut story, "one");
+    story.client("a").gets(&*told("one"));
+    story.node(&copy).answers([&*confirms("psubscribe * 1"), &*told("two")]);
+    story.client("a").gets_nothing();
+    primaries_tell(&mut story, "two");
+    story.client("a").gets(&*told("two"));
+    primaries_tell(&mut story, "three");
+    story.client("a").gets(&*told("three"));
+    story.after_ms(HANDOVER_LINGER_MS);
+    PRIMARIES.iter().for_each(|node| drop(story.node(node).gets_nothing()));
+    story.node(&copy).gets("psubscribe *").answers(&*confirms("psubscribe * 1"));
+    primaries_tell(&mut story, "four");
+    story.client("a").gets_nothing();
+    story.node(&copy).answers([&*told("three"), &*told("four")]);
+    story.client("a").gets(&*told("four"));
+    let event = message("pmessage * __keyevent@0__:set c1");
+    story.node("n3").answers(&*event);
+    story.client("a").gets(&*event);
+}
+
+// Messages come to the home of a pattern over the bus of the cluster, behind the answer to `PSUBSCRIBE` perhaps.
+#[test]
+fn a_pattern_that_moved_is_not_told_twice_by_a_node_that_hears_late() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("PSUBSCRIBE news*");
+    let home = PRIMARIES.into_iter().find(|node| story.connects_to(node) == 2).expect("a home");
+    let (mut story, copy) = pattern_goes_to_a_copy("news*", &[home]);
+    let told = |text: &str| message(&format!("pmessage news* news {text}"));
+    story.node(&copy).answers(&*confirms("psubscribe news* 1"));
+    story.node(home).answers(&*told("one"));
+    story.client("a").gets(&*told("one"));
+    story.after_ms(HANDOVER_LINGER_MS);
+    let gone = confirms("punsubscribe news* 0");
+    story.node(home).gets("punsubscribe news*").answers([&*told("two"), &*gone]);
+    story.client("a").gets(&*told("two"));
+    story.node(&copy).gets("psubscribe news*").answers(&*confirms("psubscribe news* 1"));
+    story.after_ms(RECENT_MS / 2);
+    story.node(&copy).answers([&*told("one"), &*told("two"), &*told("three")]);
+    story.client("a").gets(&*told("three"));
+    story.after_ms(RECENT_MS);
+    story.node(&copy).gets_nothing().answers(&*told("two"));
+    story.client("a").gets(&*told("two"));
 }
 
 // `CLUSTER FORGET` at the others, then `CLUSTER RESET` at the node, whose process lives on.
@@ -96,7 +171,7 @@ fn a_home_that_is_lost_has_a_successor_until_it_is_back() {
     story.client("c").gets(":2");
     story.is_up("n2").after_ms(20_000);
     story.node("n2").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));
-    story.after_ms(engine::limits::HANDOVER_LINGER_MS);
+    story.after_ms(HANDOVER_LINGER_MS);
     let gone = confirms("unsubscribe news140 0");
     story.node("n3").gets("unsubscribe news140").answers(&*gone);
     story.node("n2").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));

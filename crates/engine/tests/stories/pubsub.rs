@@ -624,16 +624,21 @@ fn what_waits_of_a_channel_that_moves_is_bounded() {
     story.client("a").gets(&*message("message news140 x"));
 }
 
-// A copy tells of the keys of its primary again.
-#[test]
-fn a_copy_at_which_a_pattern_is_heard_tells_of_no_keys() {
+/// A cluster with a copy that is the home of patterns, and a client that asks for `*`.
+pub(crate) fn asks_for_all_at_a_copy() -> (Story, String) {
     let copies = (0..99).map(|number| format!("copy{number}"));
     let mut with_home_there = copies.filter_map(|copy| {
         let mut story = Story::warm_cluster_beside(&copy);
         story.client("a").says("PSUBSCRIBE *");
         (story.connects_to(&copy) == 1).then_some((story, copy))
     });
-    let (mut story, copy) = with_home_there.next().expect("a copy that is the home of patterns");
+    with_home_there.next().expect("a copy that is the home of patterns")
+}
+
+// A copy tells of the keys of its primary again.
+#[test]
+fn a_copy_at_which_a_pattern_is_heard_tells_of_no_keys() {
+    let (mut story, copy) = asks_for_all_at_a_copy();
     for node in ["n1", "n2", "n3", &copy] {
         story.node(node).gets("psubscribe *").answers(&*confirms("psubscribe * 1"));
     }
