@@ -59,7 +59,12 @@ impl Engine {
         if stale.is_empty() {
             return;
         }
-        let of_stale = self.upstreams.iter().filter(|(_, up)| stale.contains(&up.key.node));
+        // Topics that were at home there are heard until their new home has confirmed them.
+        let is_heard = |id, up: &Upstream| up.key.lane == Lane::Messages && self.is_listened_to(id);
+        let of_stale = self
+            .upstreams
+            .iter()
+            .filter(|(id, up)| stale.contains(&up.key.node) && !is_heard(*id, up));
         for id in of_stale.map(|(id, _)| id).collect::<Vec<_>>() {
             self.retire(id);
         }

@@ -109,6 +109,12 @@ impl Engine {
         Some(reached.unwrap_or(first).1)
     }
 
+    /// Whether a connection for topics to this node stands.
+    pub(crate) fn tells(&self, node: NodeId) -> bool {
+        let id = self.by_key.get(&Self::messages_key(node));
+        id.and_then(|id| self.upstreams.get(*id)).is_some_and(|upstream| upstream.is_ready())
+    }
+
     /// Whether this node cannot be reached, or does not take us.
     fn is_shut(&self, node: NodeId) -> bool {
         let shared = self.nodes.get(node).into_iter().flat_map(|node| node.all_shared());

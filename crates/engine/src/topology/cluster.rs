@@ -46,22 +46,32 @@ struct Home {
     missing: Option<Time>,
 }
 
-/// Whom homes that a table names no more were beside: of each shard the first that is a primary now.
-struct Successors {
+/// Whom homes that a table names no more were beside: of each shard the first that is a primary now,
+/// or who took the slots of its primary.
+struct Successors<'a> {
+    heirs: BTreeMap<NodeId, NodeId>,
+    live: &'a BTreeSet<NodeId>,
+
     /// Primaries by themselves, and by the primary that they had.
     by_node: BTreeMap<NodeId, usize>,
     by_primary: BTreeMap<NodeId, usize>,
     nodes: Vec<NodeId>,
 }
 
-impl Successors {
-    fn new(former: &[Home], is_primary: impl Fn(NodeId) -> bool) -> Self {
+impl<'a> Successors<'a> {
+    fn new(
+        former: &[Home],
+        heirs: BTreeMap<NodeId, NodeId>,
+        live: &'a BTreeSet<NodeId>,
+        is_primary: impl Fn(NodeId) -> bool,
+    ) -> Self {
         let (mut by_node, mut by_primary) = (BTreeMap::new(), BTreeMap::new());
         for (at, home) in former.iter().enumerate().filter(|(_, home)| is_primary(home.node)) {
             by_node.entry(home.node).or_insert(at);
             by_primary.entry(home.primary).or_insert(at);
         }
-        Self { by_node, by_primary, nodes: former.iter().map(|home| home.node).collect() }
+        let nodes = former.iter().map(|home| home.node).collect();
+        Self { heirs, live, by_node, by_primary, nodes }
     }
 
     /// The primary, if another node of its shard is one.
@@ -71,7 +81,9 @@ impl Successors {
             self.by_primary.get(&home.node),
             self.by_primary.get(&home.primary),
         ];
-        beside.into_iter().flatten().min().map(|at| self.nodes[*at])
+        let of_shard = beside.into_iter().flatten().min().map(|at| self.nodes[*at]);
+        let heir = || self.heirs.get(&home.primary).filter(|_| self.live.contains(&home.node));
+        of_shard.or_else(|| heir().copied())
     }
 }
 
@@ -200,12 +212,14 @@ impl Cluster {
 
     /// Takes over whom the table names. Of those that it does not name any more only they stay for a
     /// while of whose shard another node is the primary now: it failed over.
-    fn renew_homes(&mut self, now: Time) {
+    fn renew_homes(&mut self, now: Time, before: &[Option<NodeId>], live: &BTreeSet<NodeId>) {
         let of_shard =
             |own: &Owner| own.nodes().map(|node| (node, own.primary)).collect::<Vec<_>>();
         let mut named: BTreeMap<NodeId, NodeId> = self.owners.iter().flat_map(of_shard).collect();
+        let heirs = self.heirs(before);
         let former = core::mem::take(&mut self.homes);
-        let successors = Successors::new(&former, |node| named.get(&node) == Some(&node));
+        let successors =
+            Successors::new(&former, heirs, live, |node| named.get(&node) == Some(&node));
         for home in &former {
             if let Some(primary) = named.remove(&home.node) {
                 self.homes.push(Home { node: home.node, primary, missing: None });
@@ -277,15 +291,30 @@ impl Cluster {
         let before: Vec<Option<NodeId>> = (0..SLOTS as u16).map(|slot| self.node(slot)).collect();
         self.slots.fill(UNSERVED);
         self.owners = owners;
-        self.renew_homes(now);
         for (first, last, owner) in ranges {
             self.slots[usize::from(*first)..=usize::from(*last)].fill(*owner);
         }
+        self.renew_homes(now, &before, live);
         self.served = self.slots.iter().filter(|owner| **owner != UNSERVED).count();
         if !dead.is_empty() {
             self.keep_with_the_living(&before, dead, live);
         }
         (0..SLOTS as u16).zip(before).any(|(slot, before)| self.node(slot) != before)
+    }
+
+    /// Who took slots of a former owner and is no home yet: a copy of it that no table
+    /// named, as servers leave copies out of the table that have not copied anything yet.
+    fn heirs(&self, before: &[Option<NodeId>]) -> BTreeMap<NodeId, NodeId> {
+        let known: BTreeSet<NodeId> = self.homes().collect();
+        let mut heirs = BTreeMap::new();
+        for (slot, former) in (0..SLOTS as u16).zip(before) {
+            if let (Some(former), Some(owner)) = (former, self.node(slot))
+                && !known.contains(&owner)
+            {
+                heirs.entry(*former).or_insert(owner);
+            }
+        }
+        heirs
     }
 
     fn keep_with_the_living(
@@ -329,27 +358,35 @@ mod tests {
     // Redis 8.2, a failover each 150 ms: a copy came back as the primary before any table had named it again.
     #[test]
     fn homes_stay_while_their_shard_fails_over() {
-        let [a, b, c] = [0, 1, 2].map(|index| NodeId::new(index, 0));
+        let [a, b, c, d] = [0, 1, 2, 3].map(|index| NodeId::new(index, 0));
+        let live = BTreeSet::from([a, b, d]);
         let mut cluster = Cluster::new(alloc::vec![a]);
         let mut told = |at: u64, primary, replicas: &[NodeId]| {
             let owners = alloc::vec![Owner::new(primary, replicas.to_vec())];
+            let owners = owners.into_iter().chain([Owner::new(d, Vec::new())]).collect();
             cluster.replace(
                 Time::default().plus_ms(at),
-                &[(0, 9, 0)],
+                &[(0, 9, 0), (10, 19, 1)],
                 owners,
                 &BTreeSet::new(),
-                &BTreeSet::new(),
+                &live,
             );
-            cluster.homes().collect::<Vec<_>>()
+            cluster.homes().filter(|home| *home != d).collect::<Vec<_>>()
         };
         assert_eq!(told(0, a, &[b]), [a, b]);
         assert_eq!(told(1, b, &[]), [a, b], "the table does not name the former primary");
         assert_eq!(told(2, a, &[]), [a, b], "nor the one after it");
         assert_eq!(told(HOME_MISSING_MS + 1, a, &[]), [a, b]);
         assert_eq!(told(HOME_MISSING_MS + 2, a, &[]), [a], "it was gone for too long");
-        assert_eq!(told(HOME_MISSING_MS + 3, c, &[]), [c], "another shard altogether");
-        assert_eq!(told(HOME_MISSING_MS + 4, c, &[a]), [c, a]);
-        assert!(!cluster.drop_missing_home(a), "the table names it");
+        let at = HOME_MISSING_MS + 3;
+        assert_eq!(told(at, c, &[]), [a, c], "a copy that no table named took over");
+        assert_eq!(told(at + 1, a, &[]), [a, c], "and fails over again");
+        let at = at + HOME_MISSING_MS + 1;
+        assert_eq!(told(at, a, &[]), [a]);
+        let e = NodeId::new(4, 0);
+        assert_eq!(told(at + 1, c, &[]), [a, c]);
+        assert_eq!(told(at + 2, e, &[]), [a, e], "c cannot be reached");
+        assert!(cluster.drop_missing_home(a) && !cluster.drop_missing_home(e), "e is named");
     }
 
     #[test]

@@ -597,9 +597,10 @@ impl Engine {
         }
         let primaries = owners.iter().map(|owner| owner.primary);
         let dead: BTreeSet<NodeId> = primaries.filter(|node| self.is_away(*node)).collect();
-        let before = self.router.pools.get(usize::from(pool)).filter(|_| !dead.is_empty());
-        let owned = before.map_or(Vec::new(), PoolState::primaries);
-        let live = owned.into_iter().filter(|node| self.is_there(*node)).collect();
+        let before = self.router.pools.get(usize::from(pool));
+        let owned = before.map_or(Vec::new(), PoolState::primaries).into_iter();
+        let known = owned.chain(self.router.homes(pool));
+        let live = known.filter(|node| self.is_there(*node) || self.tells(*node)).collect();
         let Some(state) = self.router.pool_mut(pool) else { return };
         let Topology::Cluster(cluster) = &mut state.topology else { return };
         let homes: Vec<NodeId> = cluster.homes().collect();
@@ -735,7 +736,9 @@ impl Engine {
             cluster.members = addresses;
             return;
         }
-        let others: Vec<NodeId> = cluster.homes().filter(|home| *home != id).collect();
+        let missing: BTreeSet<NodeId> = cluster.missing_homes().collect();
+        let named = cluster.homes().filter(|home| !missing.contains(home));
+        let others: Vec<NodeId> = named.collect();
         let names = |node: &NodeId| {
             self.nodes.get(*node).is_some_and(|node| addresses.contains(&node.address))
         };

@@ -449,21 +449,26 @@ impl Engine {
         }
     }
 
-    /// Asks one node for the nodes of its cluster, if it is connected; connects it otherwise, for the
-    /// next time.
+    /// Asks one node for the nodes of its cluster. One that is heard over a connection for topics is
+    /// connected for this; others are not: an address that left the table may be another server's by now.
     fn ask_for_members(&mut self, now: Time, pool: u16, node: NodeId) {
         let Some(key) = self.topology_key(pool, node) else { return };
-        let listed = self.by_key.get(&key).copied();
-        let Some(id) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else { return };
+        let tells = self.tells(node);
+        let id = match self.by_key.get(&key).copied() {
+            None if tells => self.new_upstream(key, Role::Shared),
+            listed => listed,
+        };
+        let Some(id) = id else { return };
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        match upstream.state {
-            State::Idle => self.connect(now, id),
-            State::Ready if upstream.stall.is_none() && !upstream.inflight.owes_members() => {
-                let at = upstream.out.position();
-                encode::request(upstream.out.buf(&mut self.pool), &[b"CLUSTER", b"NODES"]);
-                self.sent_own(now, id, at, &[OwnCommand::Nodes]);
-            }
-            State::Down(_) | State::Connecting(_) | State::Greeting(_) | State::Ready => {}
+        if matches!(upstream.state, State::Idle) && tells {
+            self.connect(now, id);
+        } else if upstream.is_ready()
+            && upstream.stall.is_none()
+            && !upstream.inflight.owes_members()
+        {
+            let at = upstream.out.position();
+            encode::request(upstream.out.buf(&mut self.pool), &[b"CLUSTER", b"NODES"]);
+            self.sent_own(now, id, at, &[OwnCommand::Nodes]);
         }
     }
 

@@ -143,7 +143,30 @@ fn a_replica_that_is_taken_out_of_the_cluster_gives_its_channels_up() {
     story.node("n4").gets_nothing();
     story.is_alone("n4").after_ms(700);
     story.after_ms(100);
+    let told = message("message news140 x");
+    story.node_conn("n4", 1).answers(&*told);
+    story.client("a").gets(&*told);
     story.node("n2").gets("subscribe news140").answers(&*confirmed);
+    story.after_ms(HANDOVER_LINGER_MS);
+    story.node_conn("n4", 1).gets("unsubscribe news140");
+}
+
+// Redis leaves a copy out of the table that has not copied anything yet: a replica of a shard without writes.
+#[test]
+fn a_failover_to_a_replica_that_no_table_named_moves_no_channel() {
+    let mut story = listens_at_n2("a4");
+    story.cluster_is("0-5460 n1, 5461-10922 n4, 10923-16383 n3");
+    story.client("b").says("GET b4");
+    story.node_conn("n2", 1).gets("GET b4").answers(&*moved("b4", "n4"));
+    story.after_ms(700).after_ms(700);
+    story.node("n4").gets("GET b4").answers("nil");
+    story.client("b").gets("nil").says("PUBLISH a4 x");
+    story.node("n2").gets_nothing();
+    let told = message("message a4 x");
+    story.node("n2").answers(&*told);
+    story.client("a").gets(&*told);
+    story.node_conn("n2", 1).gets("PUBLISH a4 x").answers(":1");
+    story.client("b").gets(":1");
 }
 
 #[test]

@@ -426,6 +426,9 @@ fn c8_fifty_failovers_in_a_row_leave_what_one_leaves() {
     assert_eq!(open[1], *open.last().expect("fifty"), "connections pile up: {open:?}");
 }
 
+/// Nodes that left the table one every two seconds, live on, and can still be homes of channels.
+const LEAVING: usize = engine::limits::HOME_MISSING_MS as usize / 2_000;
+
 // D2, predixy #157: addresses of pods came and went until a table of fixed size was full, and writes failed.
 #[test]
 fn d2_ten_thousand_addresses_that_come_and_go_leave_nothing() {
@@ -440,7 +443,7 @@ fn d2_ten_thousand_addresses_that_come_and_go_leave_nothing() {
         kept.push(info.bytes_current);
     }
     assert!(pods.asked > CHANGES, "asked {} times", pods.asked);
-    assert!(pods.open() <= 3, "{} connections", pods.open());
+    assert!(pods.open() <= 3 + LEAVING, "{} connections", pods.open());
     // What grows at first (the first of everything) is not what grows for ever.
     let grown: i64 = kept[CHANGES / 10..].iter().sum();
     assert!(grown < 16 << 10, "{grown} bytes more after {CHANGES} changes");
@@ -558,7 +561,7 @@ fn d2_connections_to_addresses_that_went_go_as_well() {
         story.client("a").says("SET b4 v");
         story.node(&name).gets("SET b4 v").answers("+OK");
         story.client("a").gets("+OK");
-        assert!(story.open_conns() <= 3, "{} connections", story.open_conns());
+        assert!(story.open_conns() <= 3 + LEAVING, "{} connections", story.open_conns());
     }
 }
 
