@@ -192,10 +192,19 @@ impl Engine {
         let keys = keys_of(&args, self.learned.as_ref());
         let mut words = alloc::vec![&b"EXISTS"[..]];
         words.extend(keys.iter().map(|(_, key)| *key));
+        // With READONLY a replica answers EXISTS and redirects what may write.
+        let reads_only = self.upstreams.get(id).is_some_and(|upstream| upstream.readonly)
+            && run.command.is_none_or(|command| !command.row().reads());
+        if reads_only {
+            self.say_own(now, id, OwnCommand::ReadOnly, &[b"READWRITE"]);
+        }
         if run.marks.is_behind_asking() {
             self.say_own(now, id, OwnCommand::Asking, &[b"ASKING"]);
         }
         self.say_own(now, id, OwnCommand::Question(number), &words);
+        if reads_only {
+            self.say_own(now, id, OwnCommand::ReadOnly, &[b"READONLY"]);
+        }
         number
     }
 

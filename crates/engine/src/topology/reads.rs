@@ -188,7 +188,9 @@ impl Engine {
     }
 
     pub(crate) fn say_readonly(&mut self, id: UpstreamId) {
-        let Some(now) = self.upstreams.get(id).map(|upstream| upstream.progress_at) else { return };
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        upstream.readonly = true;
+        let now = upstream.progress_at;
         self.say_own(now, id, OwnCommand::ReadOnly, &[b"READONLY"]);
     }
 

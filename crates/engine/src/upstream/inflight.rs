@@ -38,7 +38,7 @@ pub enum OwnCommand {
     Learn,
     /// `COMMAND INFO`: whether the server has commands of these names; the number of the round (see `unknown`).
     Lookup(u32),
-    /// `READONLY`: lets a replica of a cluster answer reads.
+    /// `READONLY`: lets a replica of a cluster answer reads. `READWRITE` takes that back.
     ReadOnly,
     /// `MULTI`, before the first command of a transaction whose node is known.
     Multi,

@@ -213,6 +213,8 @@ pub struct Upstream {
     pub waiters: VecDeque<ClientId>,
     /// Reading is stopped.
     pub stall: Option<Stall>,
+    /// `READONLY` was said: a replica of a cluster answers reads over this connection.
+    pub readonly: bool,
     /// How long clients that take nothing have stopped reading on this connection while others waited, in microseconds. They have
     /// the stall timeout together: many of them hold the others up no longer than one.
     pub stalled_us: u64,
@@ -293,6 +295,7 @@ impl Upstream {
             waits_for_buffer: false,
             waiters: VecDeque::new(),
             stall: None,
+            readonly: false,
             stalled_us: 0,
             progress_at: Time::default(),
             found: Cell::new((u64::MAX, 0, 0)),

@@ -1,6 +1,6 @@
 //! Reads that copies answer: whom a policy takes, whom it passes over, and what never goes to a copy.
 
-use crate::words::cluster::{list, lost};
+use crate::words::cluster::{list, lost, moved};
 use crate::words::{HELLO_2, Story};
 use engine::limits::HEALTH_CONNECTS_MAX;
 use engine::settings::{ReadPolicy, Reads, Settings};
@@ -210,6 +210,14 @@ fn a_primary_that_becomes_a_copy_is_told_readonly_on_the_connections_that_stand(
     story.node_conn("n1", 1).gets("GET k").answers("\"1\"");
     story.node("r1").gets("SET k 2").answers("+OK");
     story.client("a").gets(["\"1\"", "+OK"]);
+    // n1 takes over again. A connection that said READONLY redirects scripts and serves EXISTS.
+    story.client("a").says("EVAL x 1 k");
+    let to_n1 = moved("k", "n1");
+    story.node("r1").gets("EVAL x 1 k").answers(&*to_n1);
+    story.node("r1").gets(["READWRITE", "EXISTS k", "READONLY"]);
+    story.node("r1").answers(["+OK", &*to_n1, "+OK"]);
+    story.node_conn("n1", 1).gets("EVAL x 1 k").answers(":1");
+    story.client("a").gets(":1");
 }
 
 #[test]
