@@ -288,7 +288,7 @@ impl Noise {
 fn of_work(work: Work) -> &'static [&'static str] {
     match work {
         Work::Pipelines | Work::Subscribers => &[],
-        Work::Transactions => &["-EXECABORT "],
+        Work::Transactions => &["-EXECABORT ", "the keys of this transaction went to another node"],
         Work::Queues => &["-UNBLOCKED "],
     }
 }
