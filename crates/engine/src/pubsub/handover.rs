@@ -283,10 +283,11 @@ impl Engine {
         if !topic.is_held() || topic.links.iter().any(|link| link.ends) {
             return;
         }
-        let settles = topic.handover.as_ref().and_then(|handover| handover.settles);
-        match settles.filter(|settles| *settles > now) {
-            Some(settles) => self.subscriptions.relink_by(settles),
-            None => topic.handover = None,
+        match topic.handover.as_ref().map(|handover| handover.settles) {
+            // The old one was lost just now.
+            Some(None) => self.hand_over(now, kind, name),
+            Some(Some(settles)) if settles > now => self.subscriptions.relink_by(settles),
+            _ => topic.handover = None,
         }
     }
 }
