@@ -14,8 +14,8 @@
 //!
 //! What was heard before all this, and comes again from the new one, is known to `recent`.
 //!
-//! A pattern is heard at one node while the messages are published at others: they come over the bus of the cluster, so that the new server may
-//! tell late what the old one told. That stays known for `RECENT_MS` behind the last word.
+//! Messages that are published at another node than the new server, as all are for a pattern, come there over the bus of the cluster: the new server
+//! may tell late what the old one told. That stays known for `RECENT_MS` behind the last word.
 //!
 //! A shard channel's old server stays no longer than it must: it tells nothing when it has not their slot any more, and as a copy of the new one
 //! it tells the same in the same order.
@@ -113,9 +113,9 @@ impl Handover {
 
     /// The old one has said its last word; whether that is news.
     fn settle(&mut self, now: Time, kind: Kind) -> bool {
-        // A pattern is not heard where the messages are published: they come over the bus of the
-        // cluster, to each node in its own time.
-        let bus_ms = if kind == Kind::Pattern { RECENT_MS } else { 0 };
+        // Messages that were published at another node come over the bus of the cluster, to each node
+        // in its own time.
+        let bus_ms = if kind == Kind::Shard { 0 } else { RECENT_MS };
         self.settles.replace(self.settles.unwrap_or(now.plus_ms(bus_ms))).is_none()
     }
 
@@ -277,7 +277,7 @@ impl Engine {
         true
     }
 
-    /// The new server answered what it was asked behind the last word of the old one: nothing comes twice any more, but over the bus.
+    /// The new server answered what it was asked behind the last word of the old one: nothing comes twice any more, but what the bus brings late.
     pub(super) fn handed_over(&mut self, now: Time, kind: Kind, name: &[u8]) {
         let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return };
         if !topic.is_held() || topic.links.iter().any(|link| link.ends) {

@@ -307,11 +307,16 @@ impl Cluster {
     fn heirs(&self, before: &[Option<NodeId>]) -> BTreeMap<NodeId, NodeId> {
         let known: BTreeSet<NodeId> = self.homes().collect();
         let mut heirs = BTreeMap::new();
+        // Slots change their owner in runs.
+        let mut last = (None, None);
         for (slot, former) in (0..SLOTS as u16).zip(before) {
-            if let (Some(former), Some(owner)) = (former, self.node(slot))
+            let change = (*former, self.node(slot));
+            if change.0 != change.1
+                && core::mem::replace(&mut last, change) != change
+                && let (Some(former), Some(owner)) = change
                 && !known.contains(&owner)
             {
-                heirs.entry(*former).or_insert(owner);
+                heirs.entry(former).or_insert(owner);
             }
         }
         heirs

@@ -12,7 +12,8 @@
 //! Among those that take turns a node of weight 3 stands three times; one of weight 0 only where there is no other.
 //!
 //! A node is fit while its connection is not known to be down and its last answer to `ROLE` was good: connected to its primary, not behind by
-//! more than the bound. Replicas are asked once a second, and only while a policy needs them.
+//! more than the bound. Replicas are asked once a second, and only while a policy needs them. A replica that could not be reached is asked first:
+//! it may have been restarted without its data.
 //!
 //! Reads of one client go to one copy as long as one batch lasts, so that batches stay whole. Two batches may see two copies, one of them older:
 //! that is what the operator accepts with any policy but `primary`. Writes, and reads of a client in a transaction, always go to the
@@ -218,7 +219,7 @@ impl Engine {
     }
 
     /// Asks one node; whether a connection is made for that first.
-    fn ask_role(&mut self, now: Time, node: NodeId, may_connect: bool) -> bool {
+    pub(crate) fn ask_role(&mut self, now: Time, node: NodeId, may_connect: bool) -> bool {
         let key = self.shared_key(node, resp::Protocol::Resp2, self.settings.node.db);
         let listed = self.by_key.get(&key).copied();
         let id = match listed {
@@ -294,7 +295,7 @@ impl Engine {
         primary.and_then(|primary| self.nodes.get(primary)).map_or(0, |node| node.health.offset)
     }
 
-    /// A copy said that it cannot answer (it loads, or lost its primary): it is left alone until it says otherwise. True if it is one.
+    /// A copy said that it cannot answer (it loads, or lost its primary), or could not be reached: it is left alone until it says otherwise. True if it is one.
     pub(crate) fn set_unfit(&mut self, id: NodeId) -> bool {
         let Some(node) = self.nodes.get_mut(id) else { return false };
         if !node.health.is_replica {

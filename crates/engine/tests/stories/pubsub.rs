@@ -602,7 +602,7 @@ fn a_home_that_moves_on_in_the_middle_waits_until_it_has_moved() {
     story.node("n2").answers(&*confirms("unsubscribe news140 0"));
     story.node("n4").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));
     story.client("a").gets_nothing();
-    story.after_ms(30);
+    story.after_ms(engine::limits::RECENT_MS).after_ms(30);
     story.node("n5").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));
     story.after_ms(engine::limits::HANDOVER_LINGER_MS);
     story.node("n4").gets("unsubscribe news140").answers(&*confirms("unsubscribe news140 0"));

@@ -221,6 +221,29 @@ fn a_primary_that_becomes_a_copy_is_told_readonly_on_the_connections_that_stand(
 }
 
 #[test]
+fn a_copy_that_is_restarted_without_its_data_answers_no_read() {
+    let mut story = copies(ReadPolicy::PreferReplica);
+    let counts = who_reads(&mut story, 4);
+    assert_eq!(counts, [0, 2, 2]);
+    story.node_says_to("r1", "ROLE", &copy_at("sync", 0)).crashes("r1").after_ms(50);
+    story.is_up("r1");
+    let before = story.connects_to("r1");
+    while story.connects_to("r1") == before {
+        story.after_ms(10);
+    }
+    assert_eq!(who_reads(&mut story, 6), [0, 0, 6]);
+    story.node_says_to("r1", "ROLE", &copy_at("connected", 1_000)).after_ms(1_100);
+    assert_eq!(who_reads(&mut story, 4), [0, 2, 2]);
+    // One that comes back with its data is asked at once.
+    story.crashes("r1").after_ms(50).is_up("r1");
+    let before = story.connects_to("r1");
+    while story.connects_to("r1") == before {
+        story.after_ms(10);
+    }
+    assert_eq!(who_reads(&mut story, 4), [0, 2, 2]);
+}
+
+#[test]
 fn a_copy_that_is_not_connected_to_its_primary_is_passed_over() {
     for state in ["connect", "connecting", "sync", "handshake"] {
         let mut story = copies(ReadPolicy::PreferReplica);
