@@ -537,7 +537,8 @@ impl Engine {
     }
 
     /// The client got its last reply over this lease: what is still under way there is ours. It ends now, since what comes next is not part of
-    /// it; the connection is given back with our replies. In front of one server it may serve on.
+    /// it; the connection is given back with our replies. In front of one server it may serve on, and what comes next is no part of a
+    /// transaction there either.
     pub(crate) fn end_answered_lease(&mut self, id: ClientId) {
         let Some(lease) = self.clients.get(id).and_then(|client| client.lease.as_ref()) else {
             return;
@@ -546,6 +547,9 @@ impl Engine {
         let Some(upstream) = upstream else { return self.drop_lease(id) };
         if sent > 0 && !self.is_one() && self.end_lease(id) {
             self.remove_upstream(upstream);
+        }
+        if let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.as_mut()) {
+            lease.state = State::Once;
         }
     }
 

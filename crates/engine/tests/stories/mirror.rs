@@ -179,6 +179,18 @@ fn exec_waits_for_other_writes_of_its_keys_and_they_for_it() {
 }
 
 #[test]
+fn what_a_blocking_command_took_behind_an_aborted_transaction_is_told() {
+    let mut story = story();
+    story.client("a").says("MULTI");
+    story.conn(2).gets("MULTI").answers("+OK");
+    story.client("a").gets("+OK").says(["EXEC x", "EXEC", "BLPOP l 0"]).takes();
+    story.conn(2).gets(["DISCARD", "BLPOP l 0"]);
+    story.conn(2).answers(["+OK", "*2\r\n$1\r\nl\r\n$1\r\nx\r\n"]);
+    story.client("a").gets("*2\r\n$1\r\nl\r\n$1\r\nx\r\n");
+    story.conn(1).gets("LREM l 1 x");
+}
+
+#[test]
 fn what_a_blocking_command_took_is_told_behind_the_push_that_woke_it() {
     let mut story = story();
     story.client("a").says("BLPOP l 0");

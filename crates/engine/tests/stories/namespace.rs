@@ -107,6 +107,19 @@ fn what_waits_at_the_server_is_told_which_key_it_was() {
     story.client("a").gets("*-1\r\n");
 }
 
+// Behind an EXEC that respool answers itself, while the server throws the transaction away.
+#[test]
+fn what_waits_at_the_server_behind_an_aborted_transaction_is_told_which_key_it_was() {
+    let mut story = story();
+    story.client("a").says("MULTI");
+    story.conn(1).gets("MULTI").answers("+OK");
+    story.client("a").gets("+OK").says(["EXEC x", "EXEC", "BLPOP list 0"]);
+    story.client("a").takes();
+    story.conn(1).gets(["DISCARD", "BLPOP t:list 0"]);
+    story.conn(1).answers(["+OK", "*2\r\n$6\r\nt:list\r\n$1\r\nx\r\n"]);
+    story.client("a").gets("*2\r\n$4\r\nlist\r\n$1\r\nx\r\n");
+}
+
 #[test]
 fn each_element_of_a_transaction_is_changed_by_its_own_command() {
     let mut story = story();
