@@ -605,10 +605,15 @@ impl Engine {
 
     /// What was queued at the server is thrown away.
     pub(crate) fn abandon(&mut self, now: Time, id: ClientId) {
-        let upstream = self.clients.get(id).and_then(|client| client.lease.as_ref()?.upstream);
-        match upstream {
+        let lease = self.clients.get(id).and_then(|client| client.lease.as_ref());
+        let queues = lease.is_some_and(|lease| lease.queues);
+        match lease.and_then(|lease| lease.upstream) {
             Some(upstream) if self.is_placed(id) => {
                 self.renew_lease(id);
+                // The reply to a nested MULTI may be still to come.
+                if let Some(lease) = self.clients.get_mut(id).and_then(|one| one.lease.as_mut()) {
+                    lease.queues = queues;
+                }
                 self.say_own(now, upstream, OwnCommand::State, &[b"DISCARD"]);
             }
             _ => self.drop_lease(id),

@@ -120,6 +120,22 @@ fn what_waits_at_the_server_behind_an_aborted_transaction_is_told_which_key_it_w
     story.client("a").gets("*2\r\n$4\r\nlist\r\n$1\r\nx\r\n");
 }
 
+// The error of the server for the second MULTI comes when respool has given the transaction up.
+#[test]
+fn a_client_that_nests_multi_in_an_aborted_transaction_stays() {
+    let mut story = story();
+    story.client("a").says("MULTI");
+    story.conn(1).gets("MULTI").answers("+OK");
+    story.client("a").gets("+OK").says(["DEBUG x", "MULTI", "GET k", "EXEC", "GET k"]);
+    story.conn(1).gets(["MULTI", "GET t:k", "DISCARD"]);
+    let nested = "-ERR MULTI calls can not be nested";
+    story.conn(1).answers([nested, "+QUEUED", "+OK"]);
+    let got = story.client("a").takes_text();
+    assert!(got.contains(nested) && got.contains(ABORTED), "{got}");
+    story.conn(2).gets("GET t:k").answers("\"v\"");
+    story.client("a").gets("\"v\"");
+}
+
 #[test]
 fn each_element_of_a_transaction_is_changed_by_its_own_command() {
     let mut story = story();
