@@ -69,9 +69,9 @@ mod tests {
             given("timeouts.request_ms", &["900"]),
             given("timeouts.connect_ms", &["30"]),
             given("log.level", &["debug"]),
-            given("max_clients", &["7"]),
+            given("max_clients", &["007"]),
             given("limits.memory_max_bytes", &["64MiB"]),
-            given("reads.weights", &["10.0.0.1=3", "[::1]:7=0"]),
+            given("reads.weights", &["10.0.0.1=03", "[::1]:7=00"]),
             given("sharding.eject.failures", &["4"]),
         ];
         let expected = "# ours\nupstream = \"redis://h\" # the one\nmax_clients = 7\n\n[timeouts] # times\n# short\nrequest_ms = 900 # ms\nstall_ms = 77\nconnect_ms = 30\n\n[log]\nlevel = \"debug\"\n\n[limits]\nmemory_max_bytes = \"64MiB\"\n\n[reads]\nweights = { \"10.0.0.1\" = 3, \"[::1]:7\" = 0 }\n\n[sharding]\n\n[sharding.eject]\nfailures = 4\n";

@@ -255,9 +255,17 @@ impl Kind {
     fn toml_scalar(&self, word: &str) -> String {
         let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
         match self {
-            Self::Count { .. } | Self::Time { .. } => word.to_owned(),
-            Self::Bytes { .. } | Self::Cpus { .. } | Self::Weights { .. } if is_number => {
-                word.to_owned()
+            Self::Count { .. } | Self::Time { .. } if !is_number => word.to_owned(),
+            Self::Count { .. }
+            | Self::Time { .. }
+            | Self::Bytes { .. }
+            | Self::Cpus { .. }
+            | Self::Weights { .. }
+                if is_number =>
+            {
+                // TOML has no number with leading zeros, which CONFIG SET and the admin listener take.
+                let digits = word.trim_start_matches('0');
+                String::from(if digits.is_empty() { "0" } else { digits })
             }
             Self::Switch { .. } => matches!(word, "true" | "yes" | "on").to_string(),
             _ => quoted(word),
