@@ -436,13 +436,10 @@ impl Engine {
         if readonly {
             self.say_readonly(id);
         }
-        if was_down && self.reads_spread() {
-            self.ask_role(now, key.node, false);
-        }
         self.renew_readers();
         if was_down {
             // One that was not down ends nobody's wait: that must stay bounded while other connections come and go.
-            self.node_is_back(key.node);
+            self.node_is_back(now, key.node);
             self.try_others(now, key.node);
         }
         if key.lane == Lane::Messages {
@@ -691,15 +688,13 @@ impl Engine {
         }
         self.count_failure(now, key.node, theirs);
         self.refresh_upstream_lost(now, id, cause);
-        if key.lane == Lane::Shared && !theirs {
-            // It may come back without its data.
-            self.set_unfit(key.node);
-        }
         if first {
             self.renew_readers();
         }
         if !theirs {
             self.node_failed(now, key.node);
+            // A replica may come back without its data.
+            self.set_unfit(key.node);
         }
         if first && !theirs {
             let node = self.label(key.node).to_string();

@@ -302,7 +302,7 @@ impl Cluster {
         (0..SLOTS as u16).zip(before).any(|(slot, before)| self.node(slot) != before)
     }
 
-    /// Who took slots of a former owner and is no home yet: a copy of it that no table
+    /// Nodes that took slots of a former owner and are no homes yet: copies that no table
     /// named, as servers leave copies out of the table that have not copied anything yet.
     fn heirs(&self, before: &[Option<NodeId>]) -> BTreeMap<NodeId, NodeId> {
         let known: BTreeSet<NodeId> = self.homes().collect();

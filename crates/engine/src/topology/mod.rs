@@ -18,6 +18,7 @@
 
 mod cluster;
 mod eject;
+mod members;
 mod pages;
 pub mod reads;
 pub(crate) mod refresh;
@@ -47,7 +48,6 @@ use cluster::{Cluster, Owner};
 use core::cell::Cell;
 use eject::Ejection;
 use refresh::{Refresh, Sign};
-use resp::value::Value;
 use sentinel::Group;
 use slots::Range;
 
@@ -707,7 +707,10 @@ impl Engine {
     }
 
     /// A node answers again: what waited for its successor goes on.
-    pub(crate) fn node_is_back(&mut self, node: NodeId) {
+    pub(crate) fn node_is_back(&mut self, now: Time, node: NodeId) {
+        if self.reads_spread() {
+            self.ask_role(now, node, false);
+        }
         let pool = self.nodes.get(node).map(|node| node.pool);
         if let Some(state) = pool.and_then(|pool| self.router.pool_mut(pool))
             && state.down_until.take().is_some()
@@ -717,45 +720,6 @@ impl Engine {
         if pool.is_some_and(|pool| self.router.is_cluster(pool)) {
             // Channels that belong there go back to it.
             self.route_epoch = self.route_epoch.wrapping_add(1);
-        }
-    }
-
-    /// A node's answer to CLUSTER NODES.
-    pub(crate) fn note_members(&mut self, id: NodeId, value: &Value<'_>) {
-        let members = slots::members(value, &self.host_of(id));
-        let Some(node) = self.nodes.get_mut(id) else { return };
-        node.gives = members.gives;
-        let (pool, map) = (node.pool, &self.settings.address_map);
-        let at = |told: Address| map.at(&told).unwrap_or(told);
-        let addresses: BTreeSet<Address> = members.addresses.into_iter().map(at).collect();
-        let Some(state) = self.router.pool_mut(pool).filter(|state| state.knows(id)) else {
-            return;
-        };
-        let Topology::Cluster(cluster) = &mut state.topology else { return };
-        if !cluster.missing_homes().any(|home| home == id) {
-            cluster.members = addresses;
-            return;
-        }
-        let missing: BTreeSet<NodeId> = cluster.missing_homes().collect();
-        let named = cluster.homes().filter(|home| !missing.contains(home));
-        let others: Vec<NodeId> = named.collect();
-        let names = |node: &NodeId| {
-            self.nodes.get(*node).is_some_and(|node| addresses.contains(&node.address))
-        };
-        // A reply that names not even the node itself is an error.
-        if !addresses.is_empty() && !others.iter().any(names) {
-            self.drop_missing_home(pool, id);
-        }
-    }
-
-    /// A node that no table names says that it is in no cluster, or in another one: its channels go
-    /// to another home.
-    fn drop_missing_home(&mut self, pool: u16, node: NodeId) {
-        let Some(state) = self.router.pool_mut(pool) else { return };
-        let Topology::Cluster(cluster) = &mut state.topology else { return };
-        if cluster.drop_missing_home(node) {
-            self.route_epoch = self.route_epoch.wrapping_add(1);
-            self.forget_nodes();
         }
     }
 
