@@ -77,7 +77,9 @@ fn a_former_home_that_keeps_a_pattern_for_its_events_is_heard_until_the_new_one_
     let (mut story, copy) = pattern_goes_to_a_copy("*", &PRIMARIES);
     let told = |text: &str| message(&format!("pmessage * news {text}"));
     let primaries_tell = |story: &mut Story, text: &str| {
-        PRIMARIES.iter().for_each(|node| drop(story.node(node).answers(&*told(text))));
+        for node in PRIMARIES {
+            story.node(node).answers(&*told(text));
+        }
     };
     primaries_tell(&mut story, "one");
     story.client("a").gets(&*told("one"));
@@ -88,7 +90,9 @@ fn a_former_home_that_keeps_a_pattern_for_its_events_is_heard_until_the_new_one_
     primaries_tell(&mut story, "three");
     story.client("a").gets(&*told("three"));
     story.after_ms(HANDOVER_LINGER_MS);
-    PRIMARIES.iter().for_each(|node| drop(story.node(node).gets_nothing()));
+    for node in PRIMARIES {
+        story.node(node).gets_nothing();
+    }
     story.node(&copy).gets("psubscribe *").answers(&*confirms("psubscribe * 1"));
     primaries_tell(&mut story, "four");
     story.client("a").gets_nothing();
