@@ -27,12 +27,12 @@ START_TIMEOUT_S = 30
 # Cargo's tests, which run at the same time, leave both alone: crates/testkit/src/ports.rs.
 PORTS = range(14_000, 16_000)
 BUS = 10_000
-# Processes share the ports out in blocks of so many: the process that has the first port of a block bound owns the block.
+# Processes divide the ports into blocks of this size. A process owns a block while it holds the first port of the block bound.
 BLOCK = 50
 
 
 class Ports:
-    """The ports that this process owns, each given out once until there is no further block."""
+    """Hands out the ports of the blocks that this process owns, each once until no free block is left."""
 
     def __init__(self, ports=PORTS):
         self.ports = ports
@@ -51,7 +51,7 @@ class Ports:
             return self.owned[self.given - 1]
 
     def own_another(self):
-        """Whether there was a block that no process owned."""
+        """Takes a free block; returns False if there is none."""
         firsts = list(self.ports[::BLOCK])
         random.shuffle(firsts)
         for first in firsts:
@@ -71,7 +71,7 @@ OWN_PORTS = Ports()
 
 
 def free_port():
-    """A port that nobody listens on, and whose cluster bus port is free as well; no other process of tests has it."""
+    """Returns a free port with a free cluster bus port. No other test process hands out this port."""
     for _ in PORTS:
         port = OWN_PORTS.next()
         with contextlib.suppress(OSError):

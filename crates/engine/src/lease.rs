@@ -537,8 +537,8 @@ impl Engine {
     }
 
     /// The client got its last reply over this lease: what is still under way there is ours. It ends now, since what comes next is not part of
-    /// it; the connection is given back with our replies. In front of one server it may serve on, and what comes next is no part of a
-    /// transaction there either.
+    /// it; the connection is given back with our replies. In front of one server the client keeps the connection,
+    /// and its next request is no part of a transaction there either.
     pub(crate) fn end_answered_lease(&mut self, id: ClientId) {
         let Some(lease) = self.clients.get(id).and_then(|client| client.lease.as_ref()) else {
             return;

@@ -59,7 +59,7 @@ impl Engine {
         if stale.is_empty() {
             return;
         }
-        // Topics that were at home there are heard until their new home has confirmed them.
+        // A node keeps its connection for topics until their new homes have confirmed them.
         let is_heard = |id, up: &Upstream| up.key.lane == Lane::Messages && self.is_listened_to(id);
         let of_stale = self
             .upstreams

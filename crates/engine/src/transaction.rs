@@ -610,7 +610,7 @@ impl Engine {
         match lease.and_then(|lease| lease.upstream) {
             Some(upstream) if self.is_placed(id) => {
                 self.renew_lease(id);
-                // The reply to a nested MULTI may be still to come.
+                // The error for a nested MULTI may arrive later.
                 if let Some(lease) = self.clients.get_mut(id).and_then(|one| one.lease.as_mut()) {
                     lease.queues = queues;
                 }

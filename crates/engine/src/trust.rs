@@ -192,7 +192,7 @@ impl Engine {
         let keys = keys_of(&args, self.learned.as_ref());
         let mut words = alloc::vec![&b"EXISTS"[..]];
         words.extend(keys.iter().map(|(_, key)| *key));
-        // With READONLY a replica answers EXISTS and redirects what may write.
+        // In READONLY a replica answers EXISTS and redirects scripts, which may write.
         let reads_only = self.upstreams.get(id).is_some_and(|upstream| upstream.readonly)
             && run.command.is_none_or(|command| !command.row().reads());
         if reads_only {

@@ -18,11 +18,11 @@
 //!   20000 ─ cluster: bus ───── 24000 ─ Python ─ 26000 ─ single ─ 32000
 //! ```
 //!
-//! Processes of tests share a range out in blocks. The process that has the first port of a block
-//! bound owns the block; nobody uses that port for anything else.
+//! Test processes divide a range into blocks. A process owns a block while it holds the first port of
+//! the block bound; no test uses that port for anything else.
 //!
-//! Invariant: no port is handed out by two processes that live at once, nor twice by one process
-//! until it can have no further block and begins again.
+//! Invariant: two live processes never hand out the same port. A process hands out a port again only
+//! when it has used up its blocks and finds no free one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::{Mutex, PoisonError};
@@ -150,12 +150,12 @@ impl Range {
         Self { count, port, owned: Mutex::new(Owned { blocks: Vec::new(), taken: 0 }) }
     }
 
-    /// The first port that `bind` can have, each port of the range being tried once at most.
+    /// Returns what `bind` makes of the first port that it accepts, after at most one try per port of the range.
     fn find<T>(&self, bind: impl Fn(u16) -> Option<T>) -> Option<T> {
         (0..self.count).find_map(|_| bind(self.next()?))
     }
 
-    /// The next port of this process; `None` where other processes own all blocks.
+    /// Returns the next port of this process; `None` if other processes own all blocks.
     fn next(&self) -> Option<u16> {
         let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
         if owned.taken == owned.blocks.len() * OF_BLOCK {
@@ -170,8 +170,8 @@ impl Range {
         Some((self.port)(number))
     }
 
-    /// A block that no process owns. Each process looks from a place of its own on, so that a port
-    /// that was just given back is rarely used again at once.
+    /// Takes a free block. Each process starts its search at another block, so that a new process
+    /// rarely reuses the ports of one that has just ended.
     fn block(&self) -> Option<(u32, TcpListener)> {
         let blocks = self.count / BLOCK;
         let begin = std::process::id().wrapping_mul(7919) % blocks;
@@ -212,7 +212,7 @@ mod tests {
         }
     }
 
-    /// Two processes at once have a range each over the same ports.
+    /// Each `Range` stands for a process: both cover the same ports.
     #[test]
     fn processes_that_run_at_once_have_no_port_in_common() {
         let [one, other] = [(); 2].map(|()| Range::new(10_000, single));
@@ -236,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Blocks that others own are passed over; a process begins its own again when there are no more.
+    /// A process skips blocks of others and starts again with its own when no block is free.
     #[test]
     fn a_range_that_is_used_up_begins_again() {
         let few = || Range::new(100, |number| single(9_900 + number));

@@ -255,18 +255,14 @@ impl Kind {
     fn toml_scalar(&self, word: &str) -> String {
         let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
         match self {
-            Self::Count { .. } | Self::Time { .. } if !is_number => word.to_owned(),
+            Self::Bytes { .. } | Self::Cpus { .. } | Self::Weights { .. } if !is_number => {
+                quoted(word)
+            }
             Self::Count { .. }
             | Self::Time { .. }
             | Self::Bytes { .. }
             | Self::Cpus { .. }
-            | Self::Weights { .. }
-                if is_number =>
-            {
-                // TOML has no number with leading zeros, which CONFIG SET and the admin listener take.
-                let digits = word.trim_start_matches('0');
-                String::from(if digits.is_empty() { "0" } else { digits })
-            }
+            | Self::Weights { .. } => without_leading_zeros(word).to_owned(),
             Self::Switch { .. } => matches!(word, "true" | "yes" | "on").to_string(),
             _ => quoted(word),
         }
@@ -312,6 +308,13 @@ impl Kind {
             Self::Monitors { at } => at(one) == at(other),
         }
     }
+}
+
+/// The digits of a number as TOML takes them. `CONFIG SET` and the admin listener accept leading zeros.
+fn without_leading_zeros(word: &str) -> &str {
+    let last = word.len().saturating_sub(1);
+    let zeros = word.bytes().take(last).take_while(|byte| *byte == b'0').count();
+    &word[zeros..]
 }
 
 impl Kind {

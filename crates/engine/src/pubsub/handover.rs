@@ -14,8 +14,8 @@
 //!
 //! What was heard before all this, and comes again from the new one, is known to `recent`.
 //!
-//! Messages that are published at another node than the new server, as all are for a pattern, come there over the bus of the cluster: the new server
-//! may tell late what the old one told. That stays known for `RECENT_MS` behind the last word.
+//! Messages that clients publish at a third node reach the new server over the bus of the cluster, as all messages for a pattern do. The new server
+//! may repeat messages of the old server late, so `told` stays for `RECENT_MS` behind the last word of the old server.
 //!
 //! A shard channel's old server stays no longer than it must: it tells nothing when it has not their slot any more, and as a copy of the new one
 //! it tells the same in the same order.
@@ -37,9 +37,9 @@ use alloc::vec::Vec;
 /// Messages of a topic that goes from one server to another.
 #[derive(Debug)]
 pub(super) struct Handover {
-    /// Until then the old one stays; not known before the new one has confirmed.
+    /// The old server stays until this time. `None`: the new server has not confirmed.
     until: Option<Time>,
-    /// The old one has said its last word, and until then the new one may tell what the old one told.
+    /// The new server may repeat messages of the old one until this time. `None`: the old server has not said its last word.
     settles: Option<Time>,
     /// What the old one told since the new one was asked, and the new one has not, and how often.
     told: BTreeMap<Vec<u8>, u32>,
@@ -95,26 +95,25 @@ impl Handover {
         Box::new(Self { until: None, settles: None, told, waiting, bytes: 0 })
     }
 
-    /// The topic goes to another new server than before: that one has not confirmed.
+    /// Restarts the times: the topic moves to yet another server, which has not confirmed.
     pub(super) fn begin_again(&mut self) {
         (self.until, self.settles) = (None, None);
     }
 
-    /// When the topic is to be looked at again, `now` being the present.
+    /// Time of the next look at the topic.
     pub(super) fn due(&self, now: Time) -> Time {
         self.settles.or(self.until).unwrap_or(now.plus_ms(HANDOVER_LINGER_MS))
     }
 
-    /// The new one has confirmed: until when the old one stays.
+    /// Sets the end of the old server's link when the new server has confirmed, once, and returns it.
     fn stays_until(&mut self, now: Time, kind: Kind) -> Time {
         let linger_ms = if kind == Kind::Shard { 0 } else { HANDOVER_LINGER_MS };
         *self.until.get_or_insert(now.plus_ms(linger_ms))
     }
 
-    /// The old one has said its last word; whether that is news.
+    /// Records the last word of the old server. Returns false if it was recorded before.
     fn settle(&mut self, now: Time, kind: Kind) -> bool {
-        // Messages that were published at another node come over the bus of the cluster, to each node
-        // in its own time.
+        // The bus of the cluster delivers messages to each node with another delay.
         let bus_ms = if kind == Kind::Shard { 0 } else { RECENT_MS };
         self.settles.replace(self.settles.unwrap_or(now.plus_ms(bus_ms))).is_none()
     }
@@ -277,14 +276,14 @@ impl Engine {
         true
     }
 
-    /// The new server answered what it was asked behind the last word of the old one: nothing comes twice any more, but what the bus brings late.
+    /// The new server confirmed the topic again, behind the last word of the old server. Only the bus of the cluster can bring repetitions now.
     pub(super) fn handed_over(&mut self, now: Time, kind: Kind, name: &[u8]) {
         let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return };
         if !topic.is_held() || topic.links.iter().any(|link| link.ends) {
             return;
         }
         match topic.handover.as_ref().map(|handover| handover.settles) {
-            // The old one was lost just now.
+            // The connection to the old server was lost just now.
             Some(None) => self.hand_over(now, kind, name),
             Some(Some(settles)) if settles > now => self.subscriptions.relink_by(settles),
             _ => topic.handover = None,
@@ -293,8 +292,8 @@ impl Engine {
 }
 
 impl Topic {
-    /// These links are former homes at whose nodes the topic is listened to still, for what happens
-    /// there. Whether there are any.
+    /// Turns links of former homes into links for keyspace events of their nodes. Returns false if
+    /// there are none.
     fn stay_beside(&mut self, links: &[Link]) -> bool {
         let beside = |link: &Link| Link { home: false, ends: false, stays_beside: false, ..*link };
         self.links.extend(links.iter().map(beside));

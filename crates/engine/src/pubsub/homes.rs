@@ -109,7 +109,7 @@ impl Engine {
         Some(reached.unwrap_or(first).1)
     }
 
-    /// Whether a connection for topics to this node stands.
+    /// Returns whether the connection for topics to this node is ready.
     pub(crate) fn tells(&self, node: NodeId) -> bool {
         let id = self.by_key.get(&Self::messages_key(node));
         id.and_then(|id| self.upstreams.get(*id)).is_some_and(|upstream| upstream.is_ready())

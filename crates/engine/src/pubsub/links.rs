@@ -127,7 +127,7 @@ impl Engine {
             .is_ok_and(|links| links.iter().any(|link| link.node == node))
     }
 
-    /// At how many of these nodes this worker still listens to a topic that only belongs elsewhere by now.
+    /// Counts the nodes, of these, where this worker still listens to a topic that has left them.
     pub(super) fn lingers_at(&self, kind: Kind, name: &[u8], nodes: &[NodeId]) -> usize {
         let Some(topic) = self.subscriptions.topic(kind, name) else { return 0 };
         let lingers = |link: &&Link| {
@@ -639,7 +639,7 @@ impl Engine {
             }
             let was_home = before.is_some_and(|before| before.home);
             if was_home && !link.home && matches!(link.state, LinkState::Held(_)) {
-                // Until the new home is heard every message comes from here.
+                // This node delivers every message until the new home has confirmed.
                 (link.home, link.ends, link.stays_beside) = (true, true, true);
             }
         }

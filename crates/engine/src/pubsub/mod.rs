@@ -153,7 +153,7 @@ struct Link {
     home: bool,
     /// The topic belongs elsewhere now; kept until it is heard there.
     ends: bool,
-    /// Of one that ends: it stays for what happens at the node itself, and only ends to be a home.
+    /// With `ends`: the link stays for keyspace events of its node and only ends as home.
     stays_beside: bool,
     state: LinkState,
 }

@@ -46,8 +46,8 @@ struct Home {
     missing: Option<Time>,
 }
 
-/// Whom homes that a table names no more were beside: of each shard the first that is a primary now,
-/// or who took the slots of its primary.
+/// The present primary of the shard of a home that the table no longer names: another home of that
+/// shard, or the node that took the slots of its primary.
 struct Successors<'a> {
     heirs: BTreeMap<NodeId, NodeId>,
     live: &'a BTreeSet<NodeId>,
@@ -198,12 +198,12 @@ impl Cluster {
         self.homes.iter().map(|home| home.node)
     }
 
-    /// Homes that the table does not name.
+    /// Iterates over homes that the table does not name.
     pub(super) fn missing_homes(&self) -> impl Iterator<Item = NodeId> {
         self.homes.iter().filter(|home| home.missing.is_some()).map(|home| home.node)
     }
 
-    /// This node is no home any more if the table does not name it. Whether it was one.
+    /// Removes a home that the table does not name. Returns false if the node is no such home.
     pub(super) fn drop_missing_home(&mut self, node: NodeId) -> bool {
         let before = self.homes.len();
         self.homes.retain(|home| home.node != node || home.missing.is_none());
@@ -302,12 +302,12 @@ impl Cluster {
         (0..SLOTS as u16).zip(before).any(|(slot, before)| self.node(slot) != before)
     }
 
-    /// Nodes that took slots of a former owner and are no homes yet: copies that no table
-    /// named, as servers leave copies out of the table that have not copied anything yet.
+    /// Maps former owners to nodes that took their slots and are no homes yet: replicas that the
+    /// table did not name. Redis leaves replicas out of `CLUSTER SLOTS` that have copied nothing yet.
     fn heirs(&self, before: &[Option<NodeId>]) -> BTreeMap<NodeId, NodeId> {
         let known: BTreeSet<NodeId> = self.homes().collect();
         let mut heirs = BTreeMap::new();
-        // Slots change their owner in runs.
+        // Neighbouring slots mostly change their owner together.
         let mut last = (None, None);
         for (slot, former) in (0..SLOTS as u16).zip(before) {
             let change = (*former, self.node(slot));

@@ -1,8 +1,8 @@
-//! Answers to `CLUSTER NODES`: which nodes a cluster has, and whether a node that the table does not name is one of them.
+//! Reads answers to `CLUSTER NODES`: the members of a cluster, and whether a node that the table does not name is a member.
 //!
 //! Not here: when nodes are asked (`refresh`), how an answer is read (`slots`).
 //!
-//! Invariant: the answer of a node that the table does not name says something of that node alone.
+//! Invariant: the answer of a node that the table does not name changes only the state of that node.
 
 use super::{Topology, slots};
 use crate::engine::Engine;
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use resp::value::Value;
 
 impl Engine {
-    /// A node's answer to CLUSTER NODES.
+    /// Takes an answer to CLUSTER NODES.
     pub(crate) fn note_members(&mut self, id: NodeId, value: &Value<'_>) {
         let members = slots::members(value, &self.host_of(id));
         let Some(node) = self.nodes.get_mut(id) else { return };
@@ -35,14 +35,14 @@ impl Engine {
         let names = |node: &NodeId| {
             self.nodes.get(*node).is_some_and(|node| addresses.contains(&node.address))
         };
-        // A reply that names not even the node itself is an error.
+        // Every node names itself, so a reply without an address is an error.
         if !addresses.is_empty() && !others.iter().any(names) {
             self.drop_missing_home(pool, id);
         }
     }
 
-    /// A node that no table names says that it is in no cluster, or in another one: its channels go
-    /// to another home.
+    /// Removes a home that left the cluster: its answer names no node of the table. Channels move to
+    /// other homes.
     fn drop_missing_home(&mut self, pool: u16, node: NodeId) {
         let Some(state) = self.router.pool_mut(pool) else { return };
         let Topology::Cluster(cluster) = &mut state.topology else { return };

@@ -12,8 +12,8 @@
 //! Among those that take turns a node of weight 3 stands three times; one of weight 0 only where there is no other.
 //!
 //! A node is fit while its connection is not known to be down and its last answer to `ROLE` was good: connected to its primary, not behind by
-//! more than the bound. Replicas are asked once a second, and only while a policy needs them. A replica that could not be reached is asked first:
-//! it may have been restarted without its data.
+//! more than the bound. Replicas are asked once a second, and only while a policy needs them. respool asks a replica for `ROLE` after a failed
+//! connection and before further reads: the replica may have restarted without its data.
 //!
 //! Reads of one client go to one copy as long as one batch lasts, so that batches stay whole. Two batches may see two copies, one of them older:
 //! that is what the operator accepts with any policy but `primary`. Writes, and reads of a client in a transaction, always go to the
@@ -295,7 +295,7 @@ impl Engine {
         primary.and_then(|primary| self.nodes.get(primary)).map_or(0, |node| node.health.offset)
     }
 
-    /// A copy said that it cannot answer (it loads, or lost its primary), or could not be reached: it is left alone until it says otherwise. True if it is one.
+    /// Stops reads from a replica that refused to answer (it loads, or lost its primary) or failed to connect, until its next `ROLE`. Returns whether the node is a replica.
     pub(crate) fn set_unfit(&mut self, id: NodeId) -> bool {
         let Some(node) = self.nodes.get_mut(id) else { return false };
         if !node.health.is_replica {

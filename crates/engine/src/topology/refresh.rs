@@ -435,8 +435,8 @@ impl Engine {
         self.ask_missing_homes(now, pool);
     }
 
-    /// Asks each home that the table does not name for the nodes of its cluster, and for the table
-    /// again soon: a former primary is named again, a node that was taken out of the cluster says so.
+    /// Asks each home that the table does not name for `CLUSTER NODES`, and requests the next table
+    /// soon. Tables name a former primary again after a while; a removed node names no member.
     fn ask_missing_homes(&mut self, now: Time, pool: u16) {
         let Some(state) = self.router.pools.get_mut(usize::from(pool)) else { return };
         let Topology::Cluster(cluster) = &state.topology else { return };
@@ -449,8 +449,8 @@ impl Engine {
         }
     }
 
-    /// Asks one node for the nodes of its cluster. One that is heard over a connection for topics is
-    /// connected for this; others are not: an address that left the table may be another server's by now.
+    /// Sends `CLUSTER NODES` to one node. respool connects for this only to a node with a ready
+    /// connection for topics: another server may have the address of a node that left the table.
     fn ask_for_members(&mut self, now: Time, pool: u16, node: NodeId) {
         let Some(key) = self.topology_key(pool, node) else { return };
         let tells = self.tells(node);

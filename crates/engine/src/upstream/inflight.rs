@@ -38,7 +38,7 @@ pub enum OwnCommand {
     Learn,
     /// `COMMAND INFO`: whether the server has commands of these names; the number of the round (see `unknown`).
     Lookup(u32),
-    /// `READONLY`: lets a replica of a cluster answer reads. `READWRITE` takes that back.
+    /// `READONLY`: lets a replica of a cluster answer reads. `READWRITE` reverts it.
     ReadOnly,
     /// `MULTI`, before the first command of a transaction whose node is known.
     Multi,
@@ -325,7 +325,7 @@ impl Inflight {
         self.runs.iter().any(asks)
     }
 
-    /// Whether it is asked for the nodes of its cluster.
+    /// Returns whether a reply to `CLUSTER NODES` is outstanding.
     pub fn owes_members(&self) -> bool {
         self.runs.iter().any(|run| run.owner == Owner::Own(OwnCommand::Nodes))
     }

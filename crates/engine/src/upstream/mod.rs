@@ -213,7 +213,7 @@ pub struct Upstream {
     pub waiters: VecDeque<ClientId>,
     /// Reading is stopped.
     pub stall: Option<Stall>,
-    /// `READONLY` was said: a replica of a cluster answers reads over this connection.
+    /// respool sent `READONLY`: a replica of a cluster answers reads over this connection.
     pub readonly: bool,
     /// How long clients that take nothing have stopped reading on this connection while others waited, in microseconds. They have
     /// the stall timeout together: many of them hold the others up no longer than one.

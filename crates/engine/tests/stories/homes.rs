@@ -17,6 +17,18 @@ pub(crate) fn listens_at_n2(channel: &str) -> Story {
     story
 }
 
+/// Messages of the channel a4 come from n2 still, and `PUBLISH` goes there.
+#[track_caller]
+fn a4_stays_at_n2(story: &mut Story) {
+    story.node("n2").gets_nothing();
+    story.client("c").says("PUBLISH a4 x");
+    let told = message("message a4 x");
+    story.node("n2").answers(&*told);
+    story.client("a").gets(&*told);
+    story.node_conn("n2", 1).gets("PUBLISH a4 x").answers(":1");
+    story.client("c").gets(":1");
+}
+
 #[test]
 fn a_failover_moves_no_channel() {
     let mut story = Story::cluster();
@@ -51,7 +63,7 @@ fn a_failover_moves_no_channel() {
     }
 }
 
-/// A client listens to `pattern` at the primaries `at`, and a copy comes that is the home of patterns.
+/// Client `a` listens to `pattern` at the primaries `at`; then the table names a replica that becomes the home of patterns.
 fn pattern_goes_to_a_copy(pattern: &str, at: &[&str]) -> (Story, String) {
     let (_, copy) = asks_for_all_at_a_copy();
     let mut story = Story::warm_cluster();
@@ -62,16 +74,13 @@ fn pattern_goes_to_a_copy(pattern: &str, at: &[&str]) -> (Story, String) {
     }
     story.client("a").gets(&*confirms(&confirmed));
     story.cluster_is(&format!("0-5460 n1, 5461-10922 n2, 10923-16383 n3 {copy}"));
-    story.client("b").says("GET b4");
-    story.node_conn("n2", 1).gets("GET b4").answers(&*moved("b4", "n1"));
-    story.node_conn("n1", 1).gets("GET b4").answers("nil");
-    story.client("b").gets("nil");
+    story.redirects("b4", "n2", "n1");
     story.after_ms(600).after_ms(30);
     story.node(&copy).gets(&*asks);
     (story, copy)
 }
 
-// `*` is listened to at every primary, where keyspace events are told; one of them is the home.
+// respool subscribes to `*` at every primary for keyspace events; one primary is the home.
 #[test]
 fn a_former_home_that_keeps_a_pattern_for_its_events_is_heard_until_the_new_one_is() {
     let (mut story, copy) = pattern_goes_to_a_copy("*", &PRIMARIES);
@@ -103,7 +112,7 @@ fn a_former_home_that_keeps_a_pattern_for_its_events_is_heard_until_the_new_one_
     story.client("a").gets(&*event);
 }
 
-// Messages come to the home of a pattern over the bus of the cluster, behind the answer to `PSUBSCRIBE` perhaps.
+// The bus of the cluster may deliver messages to the new home behind its answer to `PSUBSCRIBE`.
 #[test]
 fn a_pattern_that_moved_is_not_told_twice_by_a_node_that_hears_late() {
     let mut story = Story::warm_cluster();
@@ -127,7 +136,7 @@ fn a_pattern_that_moved_is_not_told_twice_by_a_node_that_hears_late() {
     story.client("a").gets(&*told("two"));
 }
 
-// `CLUSTER FORGET` at the others, then `CLUSTER RESET` at the node, whose process lives on.
+// The operator sends `CLUSTER FORGET` to the other nodes and `CLUSTER RESET` to the removed node, which stays up.
 #[test]
 fn a_replica_that_is_taken_out_of_the_cluster_gives_its_channels_up() {
     let mut story = Story::cluster();
@@ -155,7 +164,7 @@ fn a_replica_that_is_taken_out_of_the_cluster_gives_its_channels_up() {
     story.node_conn("n4", 1).gets("unsubscribe news140");
 }
 
-// Redis leaves a copy out of the table that has not copied anything yet: a replica of a shard without writes.
+// Redis leaves replicas out of `CLUSTER SLOTS` that have copied nothing yet.
 #[test]
 fn a_failover_to_a_replica_that_no_table_named_moves_no_channel() {
     let mut story = listens_at_n2("a4");
@@ -164,13 +173,8 @@ fn a_failover_to_a_replica_that_no_table_named_moves_no_channel() {
     story.node_conn("n2", 1).gets("GET b4").answers(&*moved("b4", "n4"));
     story.after_ms(700).after_ms(700);
     story.node("n4").gets("GET b4").answers("nil");
-    story.client("b").gets("nil").says("PUBLISH a4 x");
-    story.node("n2").gets_nothing();
-    let told = message("message a4 x");
-    story.node("n2").answers(&*told);
-    story.client("a").gets(&*told);
-    story.node_conn("n2", 1).gets("PUBLISH a4 x").answers(":1");
-    story.client("b").gets(":1");
+    story.client("b").gets("nil");
+    a4_stays_at_n2(&mut story);
 }
 
 #[test]
@@ -181,10 +185,8 @@ fn a_slot_that_moves_moves_no_channel() {
     story.node_conn("n1", 1).gets("GET a4").answers(&*moved("a4", "n2"));
     story.after_ms(700);
     story.node_conn("n2", 1).gets("GET a4").answers("nil");
-    story.node("n2").gets_nothing();
-    story.client("b").gets("nil").says("PUBLISH a4 x");
-    story.node_conn("n2", 1).gets("PUBLISH a4 x").answers(":1");
-    story.client("b").gets(":1");
+    story.client("b").gets("nil");
+    a4_stays_at_n2(&mut story);
 }
 
 #[test]

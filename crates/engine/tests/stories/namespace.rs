@@ -8,6 +8,9 @@ use engine::policy::{Namespace, Policies, Rule, Rules, What};
 use std::sync::Arc;
 
 const WHOLE: &str = "-ERR respool: 'flushall' is about whole databases, and this client lives in a part of one (policies.namespace)";
+/// The reply to BLPOP, from the server and for the client.
+const POPPED: &str = "*2\r\n$6\r\nt:list\r\n$1\r\nx\r\n";
+const POPPED_OUTWARD: &str = "*2\r\n$4\r\nlist\r\n$1\r\nx\r\n";
 const ABORTED: &str = "-EXECABORT Transaction discarded because of previous errors.";
 
 fn rules(prefix: &str) -> Rules {
@@ -97,8 +100,8 @@ fn what_waits_at_the_server_is_told_which_key_it_was() {
     let mut story = story();
     story.client("a").says("BLPOP list other 0");
     story.conn(1).gets("BLPOP t:list t:other 0");
-    story.conn(1).answers("*2\r\n$6\r\nt:list\r\n$1\r\nx\r\n");
-    story.client("a").gets("*2\r\n$4\r\nlist\r\n$1\r\nx\r\n");
+    story.conn(1).answers(POPPED);
+    story.client("a").gets(POPPED_OUTWARD);
     story.client("a").says("XREAD BLOCK 0 STREAMS s $");
     story.conn(1).gets("XREAD BLOCK 0 STREAMS t:s $").answers("*1\r\n*2\r\n$3\r\nt:s\r\n*0\r\n");
     story.client("a").gets("*1\r\n*2\r\n$1\r\ns\r\n*0\r\n");
@@ -107,7 +110,7 @@ fn what_waits_at_the_server_is_told_which_key_it_was() {
     story.client("a").gets("*-1\r\n");
 }
 
-// Behind an EXEC that respool answers itself, while the server throws the transaction away.
+// respool answers EXEC itself and sends DISCARD.
 #[test]
 fn what_waits_at_the_server_behind_an_aborted_transaction_is_told_which_key_it_was() {
     let mut story = story();
@@ -116,11 +119,11 @@ fn what_waits_at_the_server_behind_an_aborted_transaction_is_told_which_key_it_w
     story.client("a").gets("+OK").says(["EXEC x", "EXEC", "BLPOP list 0"]);
     story.client("a").takes();
     story.conn(1).gets(["DISCARD", "BLPOP t:list 0"]);
-    story.conn(1).answers(["+OK", "*2\r\n$6\r\nt:list\r\n$1\r\nx\r\n"]);
-    story.client("a").gets("*2\r\n$4\r\nlist\r\n$1\r\nx\r\n");
+    story.conn(1).answers(["+OK", POPPED]);
+    story.client("a").gets(POPPED_OUTWARD);
 }
 
-// The error of the server for the second MULTI comes when respool has given the transaction up.
+// The server's error for the second MULTI arrives after respool has aborted the transaction.
 #[test]
 fn a_client_that_nests_multi_in_an_aborted_transaction_stays() {
     let mut story = story();

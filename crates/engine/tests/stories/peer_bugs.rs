@@ -426,7 +426,7 @@ fn c8_fifty_failovers_in_a_row_leave_what_one_leaves() {
     assert_eq!(open[1], *open.last().expect("fifty"), "connections pile up: {open:?}");
 }
 
-/// Nodes that left the table one every two seconds, live on, and can still be homes of channels.
+/// Nodes that left the table, one every two seconds, and stay homes of channels for a while.
 const LEAVING: usize = engine::limits::HOME_MISSING_MS as usize / 2_000;
 
 // D2, predixy #157: addresses of pods came and went until a table of fixed size was full, and writes failed.

@@ -445,10 +445,7 @@ fn a_channel_that_is_left_while_its_slot_moves_is_left_once() {
 fn a_home_that_moves_is_kept_until_the_new_one_has_confirmed() {
     let mut story = listens_at_n2("news140");
     story.cluster_is("0-10922 n1, 10923-16383 n3");
-    story.client("b").says("GET b4");
-    story.node_conn("n2", 1).gets("GET b4").answers(&*moved("b4", "n1"));
-    story.node_conn("n1", 1).gets("GET b4").answers("nil");
-    story.client("b").gets("nil");
+    story.redirects("b4", "n2", "n1");
     story.after_ms(600).after_ms(30);
     story.node("n3").gets("subscribe news140");
     story.node("n2").answers(&*message("message news140 one"));
@@ -476,10 +473,7 @@ fn a_home_that_moves_is_kept_until_the_new_one_has_confirmed() {
 pub(crate) fn lingers() -> Story {
     let mut story = listens_at_n2("news140");
     story.cluster_is("0-10900 n1, 10901-10922 n2, 10923-16383 n3 n4");
-    story.client("b").says("GET b4");
-    story.node_conn("n2", 1).gets("GET b4").answers(&*moved("b4", "n1"));
-    story.node_conn("n1", 1).gets("GET b4").answers("nil");
-    story.client("b").gets("nil");
+    story.redirects("b4", "n2", "n1");
     story.after_ms(600).after_ms(30);
     story.node("n4").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));
     story
@@ -624,7 +618,7 @@ fn what_waits_of_a_channel_that_moves_is_bounded() {
     story.client("a").gets(&*message("message news140 x"));
 }
 
-/// A cluster with a copy that is the home of patterns, and a client that asks for `*`.
+/// A cluster with a replica that is the home of patterns; client `a` has sent `PSUBSCRIBE *`. Returns the name of the replica, too.
 pub(crate) fn asks_for_all_at_a_copy() -> (Story, String) {
     let copies = (0..99).map(|number| format!("copy{number}"));
     let mut with_home_there = copies.filter_map(|copy| {

@@ -234,7 +234,7 @@ fn a_copy_that_is_restarted_without_its_data_answers_no_read() {
     assert_eq!(who_reads(&mut story, 6), [0, 0, 6]);
     story.node_says_to("r1", "ROLE", &copy_at("connected", 1_000)).after_ms(1_100);
     assert_eq!(who_reads(&mut story, 4), [0, 2, 2]);
-    // One that comes back with its data is asked at once.
+    // respool asks the replica as soon as it is connected again.
     story.crashes("r1").after_ms(50).is_up("r1");
     let before = story.connects_to("r1");
     while story.connects_to("r1") == before {

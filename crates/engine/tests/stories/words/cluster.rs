@@ -154,6 +154,17 @@ impl Story {
         self
     }
 
+    /// Node `from` redirects a GET of client `b` to `to`, which answers: a sign that the table is stale.
+    #[track_caller]
+    pub(crate) fn redirects(&mut self, key: &str, from: &str, to: &str) -> &mut Self {
+        let get = format!("GET {key}");
+        self.client("b").says(&*get);
+        self.node_conn(from, 1).gets(&*get).answers(&*moved(key, to));
+        self.node_conn(to, 1).gets(&*get).answers("nil");
+        self.client("b").gets("nil");
+        self
+    }
+
     /// What this node alone says of the slots from now on.
     pub(crate) fn node_tells(&mut self, node: &str, words: &str) -> &mut Self {
         self.servers.own_tables.insert(node.to_string(), wire(&table(words)));
