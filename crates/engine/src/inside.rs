@@ -85,9 +85,10 @@ impl Own {
         self.commands.held_bytes() + self.answers.held_bytes() + changed + self.keys_bytes
     }
 
-    /// Whether the answer to this client's EXEC must be whole before it is given on.
-    pub(crate) fn completes_exec(client: Option<&Client>) -> bool {
-        let lease = client.and_then(|client| client.lease.as_ref());
+    /// Whether the answer to this command, EXEC, of the client must be whole before it is given on.
+    pub(crate) fn completes_exec(client: Option<&Client>, command: Option<CommandId>) -> bool {
+        let lease = client.filter(|_| command == Some(ids::EXEC));
+        let lease = lease.and_then(|client| client.lease.as_ref());
         lease.is_some_and(|lease| {
             let is_mirrored = lease.mirrored.as_ref().is_some_and(|queued| !queued.is_empty());
             let answers = lease.own.commands.len() + lease.own.answers.len();

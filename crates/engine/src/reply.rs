@@ -14,7 +14,6 @@
 use crate::bigkeys::BigKeys;
 use crate::client::{Client, Sizes};
 use crate::command::CommandId;
-use crate::command::ids::{DISCARD, EXEC, MULTI, UNWATCH};
 use crate::defect::is_protocol_error;
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId, UpstreamId};
@@ -323,8 +322,9 @@ impl Engine {
             Owner::Part { .. } => None,
             Owner::Own(_) => return (0, false),
         };
-        let completes = run.command == Some(EXEC)
-            && client.is_some_and(|id| Own::completes_exec(self.clients.get(id)));
+        let ends_lease = self.may_end_lease(id, run.command);
+        let of_lease = client.filter(|_| ends_lease).and_then(|id| self.clients.get(id));
+        let completes = Own::completes_exec(of_lease, run.command);
         if completes && count == 0 {
             return (self.bound_whole(now, id, client, input.len()), false);
         }
@@ -347,7 +347,7 @@ impl Engine {
             }
             Owner::Own(_) => return (0, false),
         };
-        if begins && matches!(run.command, Some(MULTI | EXEC | DISCARD | UNWATCH)) {
+        if begins && ends_lease {
             self.end_answered(now, (client, seq), run.command, input);
         }
         if completes {

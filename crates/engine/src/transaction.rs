@@ -118,6 +118,10 @@ impl Engine {
     fn begin_multi(&mut self, now: Time, wish: &Wish<'_>) -> Step {
         let state = State::Queueing(Queueing::default());
         if !self.is_one() {
+            // A whole transaction of the client may be under way (`whole`). The reply to its EXEC is none of the transaction that begins.
+            if self.clients.get(wish.id).is_some_and(|client| client.places.open() > 0) {
+                return Step::Hold(Hold::Drained);
+            }
             self.stats.command(wish.row).calls += 1;
             self.set_lease_state(wish.id, state);
             return self.say_ok(wish);

@@ -12,9 +12,10 @@
 
 use crate::command::{CommandId, ids};
 use crate::engine::Engine;
-use crate::ids::ClientId;
+use crate::ids::{ClientId, UpstreamId};
 use crate::lease::State;
 use crate::time::Time;
+use crate::upstream::Role;
 
 impl Engine {
     /// A SELECT became part of a transaction; `selected` is where it leads, if that is known. Whatever the server makes of it, nobody else gets this
@@ -47,6 +48,14 @@ impl Engine {
         if is_rewritten && has_more {
             self.evict(id, "its server refused MULTI and does what stands behind it as it comes");
         }
+    }
+
+    /// Whether a reply to this command over this connection begins or ends a transaction of the lease. A whole transaction has its replies over a
+    /// shared connection, and they are none of the lease that its client has by then.
+    #[inline]
+    pub(crate) fn may_end_lease(&self, id: UpstreamId, command: Option<CommandId>) -> bool {
+        matches!(command, Some(ids::MULTI | ids::EXEC | ids::DISCARD | ids::UNWATCH))
+            && self.upstreams.get(id).is_some_and(|up| matches!(up.role, Role::Leased(_)))
     }
 
     /// The server's answer to what ends a transaction or a watch begins: EXEC with an array was done. A server that refuses the command, as one that knows

@@ -494,3 +494,25 @@ fn the_servers_slow_log_is_read_inside_in_its_own_words() {
     begins(&mut story, 1, &own, &sent, &format!("*3\r\n+PONG\r\n+PONG\r\n{EMPTY}"));
     story.client("a").gets("*3\r\n+OK\r\n+OK\r\n:0\r\n").says("TOPKEYS GET").gets("*0");
 }
+
+// Found by an attack: respool did the CLIENT of the second transaction with the EXEC of the first one, which had come whole.
+#[test]
+fn a_transaction_behind_a_whole_one_answers_in_its_own_place() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says([
+        "MULTI",
+        "SET a4 v",
+        "EXEC",
+        "MULTI",
+        "CLIENT SETNAME name",
+        "GET a4",
+        "DISCARD",
+        "CLIENT GETNAME",
+    ]);
+    story.node("n1").gets(["MULTI", "SET a4 v", "EXEC"]);
+    story.node("n1").answers(["+OK", "+QUEUED", "*1\r\n+OK"]);
+    story.client("a").gets(["+OK", "+QUEUED", "*1\r\n+OK", "+OK", "+QUEUED"]);
+    story.node("n1").gets(["MULTI", "ECHO ", "GET a4"]);
+    story.node("n1").answers(["+OK", "+QUEUED", "+QUEUED"]).gets("DISCARD").answers("+OK");
+    story.client("a").gets(["+QUEUED", "+OK", "nil"]);
+}
