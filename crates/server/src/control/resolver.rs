@@ -6,27 +6,40 @@
 //!
 //! ```text
 //!   question ─▶ under way or in line already? ─ yes ─▶ joins those that wait for the name
-//!                  └ no ─▶ [line of its tenant] ─▶ a thread takes the first of each line in turn, of a tenant `NAMES_OF_TENANT_MAX` at a time
+//!                  └ no ─▶ [line of its tenant] ─▶ a thread takes the first of each line in turn:
+//!                             of a tenant one at any time, and more, at most `NAMES_OF_TENANT_MAX`, while all tenants have `NAMES_MAX` or fewer;
+//!                             of these at most `SLOW_OF_TENANT_MAX` whose last answer took its time
 //! ```
-//! A tenant's servers may name thousands of others that do not exist, so the names of others have lines of their own.
+//! A tenant's servers may name thousands of others that do not exist, so the names of others have lines of their own. Names that a silent name
+//! server makes wait delay no name of another tenant, and from their second time on none of their own tenant.
 //!
 //! Invariant: everyone that asked gets an answer, one for all its questions that came while the name was under way; there are at
-//! most `NAMES_MAX` threads.
+//! most `NAMES_MAX` threads and one for each tenant.
 
 use crate::worker::mailbox::{Asker, Fleet, Line, Message, Name, Resolve};
 use netio::Address;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::ToSocketAddrs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
+use std::time::{Duration, Instant};
 
-/// Names that are resolved at once.
+/// Names that are resolved at once, beside the first one of each tenant.
 const NAMES_MAX: usize = 16;
 
 /// Names of one tenant that are resolved at once.
 const NAMES_OF_TENANT_MAX: usize = 6;
+
+/// Of these, names whose last answer took `SLOW` or longer.
+const SLOW_OF_TENANT_MAX: usize = 3;
+
+/// An answer that takes longer is one of a silent name server.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// Names that are known as slow. Beyond it all are forgotten.
+const SLOW_MAX: usize = 4_096;
 
 /// What a name became: all its addresses, at least one.
 type Answer = Result<Vec<Address>, String>;
@@ -66,14 +79,31 @@ struct Lines {
     /// Names that no thread has taken yet; the first line is the next one that a thread looks at.
     waiting: VecDeque<(Line, VecDeque<Name>)>,
     /// How many names of each are with a thread.
-    under_way: HashMap<Line, usize>,
-    threads: usize,
+    under_way: HashMap<Line, UnderWay>,
+    /// Names whose last answer took its time.
+    slow: HashSet<Name>,
 }
 
 #[derive(Default)]
 struct Asked {
     askers: Vec<Asker>,
     is_under_way: bool,
+}
+
+/// Names of one line that are with a thread.
+#[derive(Clone, Copy, Default)]
+struct UnderWay {
+    all: usize,
+    slow: usize,
+}
+
+/// A name for a thread.
+#[derive(Clone)]
+struct Task {
+    line: Line,
+    name: Name,
+    /// Known as slow when it was taken.
+    is_slow: bool,
 }
 
 impl Lines {
@@ -95,42 +125,59 @@ impl Lines {
     }
 
     /// The next name for a thread.
-    fn next(&mut self) -> Option<(Line, Name)> {
+    fn next(&mut self) -> Option<Task> {
         for _ in 0..self.waiting.len() {
-            let (of, mut line) = self.waiting.pop_front()?;
-            let has_room = self.under_way.get(&of).is_none_or(|count| *count < NAMES_OF_TENANT_MAX);
-            let name = if has_room { self.first_of(&mut line) } else { None };
-            if !line.is_empty() {
-                self.waiting.push_back((of, line));
+            let (line, mut names) = self.waiting.pop_front()?;
+            let task = self.first_of(line, &mut names);
+            if !names.is_empty() {
+                self.waiting.push_back((line, names));
             }
-            if let Some(name) = name {
-                *self.under_way.entry(of).or_default() += 1;
-                return Some((of, name));
+            if let Some(task) = task {
+                let under_way = self.under_way.entry(line).or_default();
+                under_way.all += 1;
+                under_way.slow += usize::from(task.is_slow);
+                return Some(task);
             }
         }
         None
     }
 
-    /// The first name of a line that was not taken from another one meanwhile.
-    fn first_of(&mut self, line: &mut VecDeque<Name>) -> Option<Name> {
-        while let Some(name) = line.pop_front() {
-            if let Some(asked) = self.asked.get_mut(&name).filter(|asked| !asked.is_under_way) {
-                asked.is_under_way = true;
-                return Some(name);
-            }
+    /// The first name of a line that may be taken.
+    fn first_of(&mut self, line: Line, names: &mut VecDeque<Name>) -> Option<Task> {
+        // A name that was taken from another line meanwhile has its answer from there.
+        let waits = |name: &Name| self.asked.get(name).is_some_and(|asked| !asked.is_under_way);
+        names.retain(waits);
+        let all: usize = self.under_way.values().map(|of| of.all).sum();
+        let own = self.under_way.get(&line).copied().unwrap_or_default();
+        if own.all > 0 && (all >= NAMES_MAX || own.all >= NAMES_OF_TENANT_MAX) {
+            return None;
         }
-        None
+        let is_slow = |name: &Name| self.slow.contains(name);
+        let at = names.iter().position(|name| own.slow < SLOW_OF_TENANT_MAX || !is_slow(name))?;
+        let name = names.remove(at)?;
+        let is_slow = is_slow(&name);
+        self.asked.get_mut(&name)?.is_under_way = true;
+        Some(Task { line, name, is_slow })
     }
 
     /// A name is resolved; who asked for it.
-    fn end(&mut self, of: Line, name: &Name) -> Vec<Asker> {
-        if let Some(count) = self.under_way.get_mut(&of) {
-            *count -= 1;
-            if *count == 0 {
-                self.under_way.remove(&of);
+    fn end(&mut self, task: &Task, took: Duration) -> Vec<Asker> {
+        if let Some(under_way) = self.under_way.get_mut(&task.line) {
+            under_way.all -= 1;
+            under_way.slow -= usize::from(task.is_slow);
+            if under_way.all == 0 {
+                self.under_way.remove(&task.line);
             }
         }
-        self.asked.remove(name).unwrap_or_default().askers
+        if took < SLOW {
+            self.slow.remove(&task.name);
+        } else {
+            if self.slow.len() >= SLOW_MAX {
+                self.slow.clear();
+            }
+            self.slow.insert(task.name.clone());
+        }
+        self.asked.remove(&task.name).unwrap_or_default().askers
     }
 }
 
@@ -149,39 +196,35 @@ where
 {
     /// Takes a question; the answer goes out when it is there.
     fn ask(self: &Arc<Self>, question: Resolve) {
-        {
-            let mut lines = self.lock();
-            lines.enter(question);
-            if lines.threads >= NAMES_MAX {
-                return;
+        self.lock().enter(question);
+        self.start();
+    }
+
+    /// Starts a thread for each name that may be taken.
+    fn start(self: &Arc<Self>) {
+        loop {
+            let Some(task) = self.lock().next() else { return };
+            let (names, of_thread) = (Arc::clone(self), task.clone());
+            let builder = thread::Builder::new().name("respool-name".to_owned());
+            let spawned = builder.spawn(move || {
+                names.resolve(&of_thread);
+                names.start();
+            });
+            if spawned.is_err() {
+                // The system has no thread left: those behind it wait.
+                self.resolve(&task);
             }
-            lines.threads += 1;
-        }
-        let names = Arc::clone(self);
-        let builder = thread::Builder::new().name("respool-name".to_owned());
-        if builder.spawn(move || names.work()).is_err() {
-            // The system has no thread left: those behind it wait.
-            self.work();
         }
     }
 
-    /// Resolves names until no line has one that may be taken.
-    fn work(&self) {
-        loop {
-            let (of, name) = {
-                let mut lines = self.lock();
-                let Some(next) = lines.next() else {
-                    lines.threads -= 1;
-                    return;
-                };
-                next
-            };
-            let answer = (self.lookup)(&name);
-            let askers = self.lock().end(of, &name);
-            let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-            for asker in askers {
-                (self.deliver)(&name, asker, &answer, turn);
-            }
+    /// Resolves one name and answers all who asked for it.
+    fn resolve(&self, task: &Task) {
+        let begun = Instant::now();
+        let answer = (self.lookup)(&task.name);
+        let askers = self.lock().end(task, begun.elapsed());
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        for asker in askers {
+            (self.deliver)(&task.name, asker, &answer, turn);
         }
     }
 
@@ -214,7 +257,6 @@ fn resolve(name: &Name) -> Answer {
 mod tests {
     use super::*;
     use std::sync::mpsc::channel;
-    use std::time::Duration;
 
     fn name(host: &str) -> Name {
         Name { host: host.to_owned(), port: 6379 }
@@ -298,5 +340,49 @@ mod tests {
         drop(let_go);
         (0..3_000).for_each(|_| drop(next(&told)));
         assert!(names.lock().asked.is_empty() && names.lock().under_way.is_empty());
+    }
+
+    // Found by an attack: names of sixteen tenants that no name server answered kept another tenant from its server for 8 to 18 s.
+    #[test]
+    fn silent_names_of_many_tenants_keep_no_other_from_its_own() {
+        const TENANTS: usize = 100;
+        let (names, let_go, told) = names();
+        for tenant in 0..TENANTS {
+            (0..30).for_each(|n| {
+                names.ask(question(n, tenant as u32, &format!("slow{tenant}.{n}")));
+            });
+        }
+        names.ask(question(5_000, 1_000, "quick"));
+        assert_eq!(next(&told), (5_000, Err("quick".to_owned())));
+        let under_way: usize = names.lock().under_way.values().map(|of| of.all).sum();
+        assert!(under_way <= NAMES_MAX + TENANTS, "{under_way} threads");
+        drop(let_go);
+        (0..TENANTS * 30).for_each(|_| drop(next(&told)));
+    }
+
+    #[test]
+    fn names_that_were_slow_before_keep_no_name_of_their_tenant_waiting() {
+        let (names, let_go, told) = names();
+        let slow: Vec<String> = (0..30).map(|n| format!("slow{n}")).collect();
+        names.lock().slow = slow.iter().map(|host| name(host)).collect();
+        slow.iter().enumerate().for_each(|(n, host)| names.ask(question(n, 1, host)));
+        for worker in 100..110 {
+            names.ask(question(worker, 1, "quick"));
+            assert_eq!(next(&told), (worker, Err("quick".to_owned())));
+        }
+        drop(let_go);
+        (0..slow.len()).for_each(|_| drop(next(&told)));
+    }
+
+    #[test]
+    fn a_name_is_slow_until_its_answer_comes_at_once() {
+        let mut lines = Lines::default();
+        for (took_ms, is_slow) in [(0, false), (10_000, false), (999, true), (0, false)] {
+            lines.enter(question(1, 1, "host"));
+            let task = lines.next().expect("the name");
+            assert_eq!(task.is_slow, is_slow);
+            assert_eq!(lines.end(&task, Duration::from_millis(took_ms)).len(), 1);
+        }
+        assert!(lines.under_way.is_empty() && lines.asked.is_empty());
     }
 }
