@@ -7,8 +7,8 @@
 //!
 //! Invariant: a transaction stands at the gates of its keys from the sending of EXEC until its lease is over, or EXEC is answered.
 
-use super::rewrite::{self, Effect};
-use super::{Queued, Ticket, as_is, hashes};
+use super::told::{Told, told_of};
+use super::{Queued, Ticket, hashes};
 use crate::blocking::blocks;
 use crate::client::Client;
 use crate::command::spread::Gather;
@@ -159,21 +159,21 @@ impl Engine {
         let ticket = Some(Ticket::Exec(id, seq));
         let mut words = Vec::new();
         let mut unsaid = queued.unsaid;
+        let mut unsure = Vec::new();
         let mut next = 0;
         for (index, frame) in queued.commands.iter() {
-            let args: Vec<&[u8]> = Args::new(frame).collect();
             // They stand in the order in which they were queued.
             let Some(element) = elements.nth(*index - next) else { break };
             next = *index + 1;
             let script = self.script_of(Some(frame));
-            match rewrite::effect(&args, element, unix_ms) {
-                Effect::Nothing => {}
-                Effect::AsIs => words.push(as_is(&args, script)),
-                Effect::Instead(instead) => words.push(instead),
-                Effect::Unsaid(why) => unsaid = Some(why),
+            match told_of(Some(frame), element, unix_ms, script) {
+                Told::Words(told) => words.extend(told),
+                Told::Unsure => unsure.push(frame),
+                Told::Unsaid(why) => unsaid = Some(why),
             }
         }
         if let Some(mirrors) = &mut self.mirrors {
+            unsure.into_iter().for_each(|frame| mirrors.count_unsure(Some(frame)));
             match unsaid {
                 Some(why) => mirrors.drop_from(None, why, (ticket, queued.epoch)),
                 None if words.is_empty() => {}

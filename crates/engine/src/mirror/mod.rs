@@ -64,7 +64,7 @@ use rewrite::Words;
 use shadow::Shadow;
 use share::{APART, Share, share_of};
 use target::{Entry, Target};
-use told::{Told, as_is, told_of, vec_of};
+use told::{Told, told_of, vec_of};
 use waits::{Reply, Waits};
 
 /// Connections with this index and above are a mirror's. Whoever holds several engines has the bits above the next one.

@@ -94,7 +94,6 @@ fn effect_of(name: &[u8], args: &[&[u8]], reply: &Value<'_>, unix_ms: u64) -> Ef
         b"spop" | b"lpop" | b"rpop" | b"lmove" | b"rpoplpush" | b"blpop" | b"brpop" | b"blmove"
         | b"brpoplpush" | b"lmpop" | b"blmpop" | b"zpopmin" | b"zpopmax" | b"bzpopmin"
         | b"bzpopmax" | b"zmpop" | b"bzmpop" => taken(name, args, reply),
-        b"hincrbyfloat" => hash_float(args, reply),
         b"hexpire" | b"hpexpire" | b"hexpireat" | b"hpexpireat" => field_times(name, args, unix_ms),
         b"hsetex" | b"hgetex" | b"msetex" => Some(absolute(args, unix_ms)),
         b"xadd" => stream_entry(args, reply),
@@ -191,25 +190,40 @@ fn set(args: &[&[u8]], reply: &Value<'_>, unix_ms: u64) -> Option<Effect> {
         return Some(Effect::AsIs);
     }
     let mut list = words(&[b"SET", key, value]);
-    let (mut wants_old, mut only_new, mut has_condition) = (false, false, false);
+    let (mut wants_old, mut condition) = (false, None);
     for option in options(args) {
         match option.word? {
-            "nx" => (only_new, has_condition) = (true, true),
-            "xx" => has_condition = true,
+            "nx" | "xx" | "ifeq" | "ifne" | "ifdeq" | "ifdne" => condition = Some(option),
             "get" => wants_old = true,
             "keepttl" => list.push(b"KEEPTTL".to_vec()),
-            // Conditions of newer servers: with GET their reply does not tell whether it was done.
-            "ifeq" | "ifne" | "ifdeq" | "ifdne" => has_condition = true,
             _ => list.extend([b"PXAT".to_vec(), time_of(&option, unix_ms)?]),
         }
     }
-    let is_null = *reply == Value::Null;
-    let was_done = match (wants_old, has_condition) {
-        (_, false) => true,
-        (true, true) => is_null == only_new,
-        (false, true) => !is_null,
+    let was_done = match condition {
+        None => Some(true),
+        Some(condition) if wants_old => held(&condition, reply),
+        Some(_) => Some(*reply != Value::Null),
     };
-    Some(if was_done { Effect::Instead(list) } else { Effect::Nothing })
+    Some(match was_done {
+        Some(true) => Effect::Instead(list),
+        Some(false) => Effect::Nothing,
+        None => Effect::Unsaid("its reply does not tell whether it was done"),
+    })
+}
+
+/// Whether the condition of a `SET … GET` held for this value of before, which is the reply; `None`: the value does not tell (digests of Redis 8.4).
+/// `IFNE` and `IFDNE` hold where there is no key.
+fn held(condition: &Given<'_>, before: &Value<'_>) -> Option<bool> {
+    let is_null = *before == Value::Null;
+    match condition.word? {
+        "nx" => Some(is_null),
+        "xx" => Some(!is_null),
+        "ifeq" => Some(before.as_text() == condition.value),
+        "ifne" => Some(before.as_text() != condition.value),
+        "ifdeq" if is_null => Some(false),
+        "ifdne" if is_null => Some(true),
+        _ => None,
+    }
 }
 
 /// Commands on keys as a whole.
@@ -306,10 +320,6 @@ fn removal<'a>(
         list.push(member?.to_vec());
     }
     Some(Effect::Instead(list))
-}
-
-fn hash_float(args: &[&[u8]], reply: &Value<'_>) -> Option<Effect> {
-    Some(instead(&[b"HSET", args.get(1)?, args.get(2)?, reply.as_text()?]))
 }
 
 /// `HEXPIRE key time [condition] FIELDS n field …`. The condition goes along: what it is held against goes along, too.
@@ -432,6 +442,11 @@ mod tests {
             ("SET k v XX", "_\r\n"),
             ("SET k v NX GET", "$1\r\no\r\n"),
             ("SET k v XX GET", "$-1\r\n"),
+            ("SET k v IFEQ ex", "$-1\r\n"),
+            ("SET k v IFEQ ex GET", "$-1\r\n"),
+            ("SET k v GET EX 5 IFEQ ex", "$5\r\nother\r\n"),
+            ("SET k v IFNE ex GET", "$2\r\nex\r\n"),
+            ("SET k v IFDEQ 0123456789abcdef GET", "_\r\n"),
             ("SETNX k v", ":0\r\n"),
             ("MSETNX a 1 b 2", ":0\r\n"),
             ("GETDEL k", "$-1\r\n"),
@@ -451,6 +466,15 @@ mod tests {
             ("SORT store BY store", "*0\r\n"),
         ] {
             assert_eq!(sent(request, reply), "nothing", "{request}");
+        }
+    }
+
+    #[test]
+    fn a_digest_says_nothing_of_the_value_before() {
+        for request in ["SET k v GET IFDEQ 0123456789abcdef", "SET k v IFDNE 0123456789abcdef GET"]
+        {
+            let told = sent(request, "$3\r\nold\r\n");
+            assert_eq!(told, "! its reply does not tell whether it was done", "{request}");
         }
     }
 
@@ -476,6 +500,10 @@ mod tests {
             ("GETEX k EX 1 PX 7", "$1\r\nv\r\n", "PEXPIREAT k 1700000000130"),
             ("SET k v EX\0x 10 Get\0", "$-1\r\n", "SET k v PXAT 1700000010123"),
             ("SET k v IFEQ ex", "+OK\r\n", "SET k v"),
+            ("SET k v IFEQ ex GET", "$2\r\nex\r\n", "SET k v"),
+            ("SET k v IFNE ex GET PX 1", "$5\r\nother\r\n", "SET k v PXAT 1700000000124"),
+            ("SET k v IFNE ex GET", "$-1\r\n", "SET k v"),
+            ("SET k v GET IFDNE 0123456789abcdef", "$-1\r\n", "SET k v"),
             ("RESTORE k 500 replace ABSTTL\0", "+OK\r\n", "RESTORE k 500 replace ABSTTL\0 REPLACE"),
         ] {
             assert_eq!(sent(request, reply), expected, "{request}");
@@ -516,7 +544,6 @@ mod tests {
                 "XREADGROUP NOACK GROUP streams block STREAMS s >",
             ),
             ("INCRBYFLOAT k 0.1", "$3\r\n0.3\r\n", "SET k 0.3 KEEPTTL"),
-            ("HINCRBYFLOAT h f 0.1", "$3\r\n0.3\r\n", "HSET h f 0.3"),
             ("SETNX k v", ":1\r\n", "SET k v"),
             ("GETSET k v", "$-1\r\n", "SET k v"),
             ("GETDEL k", "$1\r\nv\r\n", "DEL k"),
@@ -544,6 +571,8 @@ mod tests {
             ("SORT l STORE d", ":0\r\n"),
             ("SORT l STORE\0 d", ":0\r\n"),
             ("PERSIST k", ":1\r\n"),
+            // HSET with the result would end the field's time to live.
+            ("HINCRBYFLOAT h f 0.1", "$3\r\n0.3\r\n"),
         ] {
             assert_eq!(sent(request, reply), "as it is", "{request}");
         }

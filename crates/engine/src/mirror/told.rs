@@ -51,7 +51,7 @@ pub(super) fn told_of(
 }
 
 /// As it came; a script that is known goes along with its call.
-pub(super) fn as_is(args: &[&[u8]], script: Option<Vec<u8>>) -> Words {
+fn as_is(args: &[&[u8]], script: Option<Vec<u8>>) -> Words {
     let mut words: Words = args.iter().map(|word| word.to_vec()).collect();
     if let Some(script) = script {
         words[0] = b"EVAL".to_vec();

@@ -136,6 +136,21 @@ fn two_connections_write_one_key_one_after_the_other() {
     assert_eq!(counts(&story, 0), [4, 0, 0, 0]);
 }
 
+// Found by an attack: no counter told of a script that had written before it failed, where the script stood in a transaction.
+#[test]
+fn a_script_that_fails_in_a_transaction_is_unsure() {
+    let mut story = story();
+    let requests = ["MULTI", "EVAL s 1 k", "EVAL t 1 k", "SET k 1", "EXEC"];
+    story.client("a").says(requests);
+    story.conn(2).gets(requests);
+    story.conn(2).answers(["+OK", "+QUEUED", "+QUEUED", "+QUEUED"]);
+    let answer = "*3\r\n-ERR Unknown Redis command\r\n-NOPERM no\r\n+OK\r\n";
+    story.conn(2).answers(answer);
+    story.client("a").takes();
+    story.conn(1).gets("SET k 1").answers("+OK");
+    assert_eq!(counts(&story, 0), [1, 0, 0, 1], "a script without a right did nothing");
+}
+
 #[test]
 fn a_transaction_is_one_there_when_exec_was_done() {
     let mut story = story();
