@@ -14,7 +14,7 @@
 use crate::engine::{Action, Engine, Notice};
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::large_replies::LARGE_CONN;
-use crate::limits::{KEPT_BYTES_MAX, KEPT_BYTES_MIN, KEPT_PART, QUICK_MS, SHORT_LIFE_US};
+use crate::limits::{KEPT_BYTES_MAX, KEPT_BYTES_MIN, KEPT_PART, QUICK_MS};
 use crate::mirror::is_mirrors;
 use crate::node::{Address, Node};
 use crate::reject;
@@ -381,7 +381,7 @@ impl Engine {
         let pool = self.nodes.get(key.node).map(|node| usize::from(node.pool));
         let pool = pool.and_then(|pool| self.router.pools.get(pool));
         matches!(pool.map(|pool| &pool.topology), Some(Topology::Sentinel(group)) if group.primary == Some(key.node))
-            && greeting::says_replica(hello)
+            && greeting::says_no_primary(hello)
     }
 
     /// The server knows no HELLO. What was sent behind it is sent again, behind AUTH, and its first replies are not looked at.
@@ -486,8 +486,8 @@ impl Engine {
             return self.connection_failed(now, id, &cause, None);
         }
         self.note_refused_frame(id, cause, ours);
-        let short_lived = self.note_life(now, id);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        let short_lived = upstream.note_life(now, &self.settings.timeouts, ours);
         let (role, half_given, key) = (upstream.role, upstream.forwarded > 0, upstream.key);
         upstream.state = State::Idle;
         let untouched = upstream.out.untouched_from();
@@ -543,17 +543,6 @@ impl Engine {
             self.wake_waiters(id);
             self.remove_upstream(id);
         }
-    }
-
-    /// Whether this connection, which ends, and the one before it both lasted for a moment only.
-    fn note_life(&mut self, now: Time, id: UpstreamId) -> bool {
-        let Some(upstream) = self.upstreams.get_mut(id) else { return false };
-        // A timeout takes its time, however short it is set, and says nothing of the next connection. A malformed reply does:
-        // a server that sends one to our own first words would be stormed.
-        let overdue = upstream.overdue_at(&self.settings.timeouts).is_some_and(|at| at <= now);
-        let short = !overdue && now.since(upstream.ready_at) < SHORT_LIFE_US;
-        upstream.short_lives = if short { upstream.short_lives + 1 } else { 0 };
-        upstream.short_lives > 1
     }
 
     fn take_runs(&mut self, id: UpstreamId) -> Vec<Run> {

@@ -109,8 +109,8 @@ pub(crate) struct Caches {
     fenced: Vec<(ClientId, u64)>,
     /// CLIENT TRACKING in BCAST mode with a client of another worker to be told, of which the servers do not tell yet: one of a client at the most.
     begun: Vec<crate::fleet::Asked>,
-    /// Clients that could not be told of changes before they took RESP3. Nobody knows what they read and what has changed since: they are told to
-    /// drop all as soon as the servers tell of changes.
+    /// Clients that read keys, or hear of prefixes, and could not be told of changes before they took RESP3. Nobody knows what has changed since:
+    /// they are told to drop all as soon as the servers tell of changes.
     were_deaf: BTreeSet<ClientId>,
     /// respool is telling a client the changes that waited for its replies. A message settles the client that gets it, and that client may be due for more.
     /// respool tells those in a loop, as each message would lie one call deeper otherwise.
@@ -188,6 +188,8 @@ pub struct Tracking {
     leaving: Option<Leaving>,
     /// CLIENT TRACKING is not answered yet: the connections are not ready.
     beginning: bool,
+    /// The client read keys while it could not be told of changes (RESP2 without REDIRECT).
+    read_unheard: bool,
     /// The client that it is redirected to was gone when it was to be told.
     broken: bool,
 }
@@ -365,7 +367,9 @@ impl Engine {
         let Some(client) = self.clients.get_mut(wish.id) else { return };
         // Its own connection is tracked whatever goes over it.
         let apart = apart && !client.has_own();
+        let is_unheard = (reads || wish.row.is_none()) && client.ear().is_none();
         let Some(tracking) = client.tracking.as_mut() else { return };
+        tracking.read_unheard |= is_unheard;
         let caches = tracking.caches_next() && !tracking.broadcast;
         if queueing {
             // What it reads comes with EXEC.
@@ -559,7 +563,11 @@ impl Engine {
         let before = client.ear();
         (client.protocol, client.db) = (protocol, db);
         let hears_now = before.is_none() && client.ear().is_some();
-        if hears_now && client.tracking.is_some() {
+        // In BCAST mode it may read before the servers tell of changes.
+        if hears_now
+            && let Some(tracking) = client.tracking.as_mut()
+            && (core::mem::take(&mut tracking.read_unheard) || tracking.broadcast)
+        {
             self.caches.were_deaf.insert(id);
         }
         self.take_ear(id, before);

@@ -24,7 +24,7 @@ use crate::account::Charge;
 use crate::backlog::{Pace, requests_max};
 use crate::defect::Refused;
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::limits::{KEPT_BYTES_MAX, STALL_MIN_US, TURN_BYTES};
+use crate::limits::{KEPT_BYTES_MAX, SHORT_LIFE_US, STALL_MIN_US, TURN_BYTES};
 use crate::output::Output;
 use crate::removal::Edge;
 use crate::scripts::Digest;
@@ -395,6 +395,20 @@ impl Upstream {
     /// Whether there is a socket.
     pub fn has_socket(&self) -> bool {
         matches!(self.state, State::Connecting(_) | State::Greeting(_) | State::Ready)
+    }
+
+    /// The connection ends. Returns whether it and the one before it both lasted for a moment only. `ours`: respool ends it.
+    pub(crate) fn note_life(&mut self, now: Time, timeouts: &Timeouts, ours: bool) -> bool {
+        // A timeout takes its time, however short it is set, and says nothing of the next connection. A malformed reply does:
+        // a server that sends one to our own first words would be stormed.
+        let overdue = self.overdue_at(timeouts).is_some_and(|at| at <= now);
+        let short = !overdue && now.since(self.ready_at) < SHORT_LIFE_US;
+        self.short_lives = if short { self.short_lives + 1 } else { 0 };
+        if ours {
+            // A server that refuses the first words each time is tried again with growing waits.
+            self.failures = self.short_lives.saturating_sub(2);
+        }
+        self.short_lives > 1
     }
 
     /// Whether it is down only as its last connections were short (`CLIENT KILL` at the server, say), and no connect has failed since.

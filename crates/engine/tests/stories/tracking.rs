@@ -39,7 +39,7 @@ fn reads(story: &mut Story, client: &str, key: &str) {
 }
 
 /// The first client's first read opens the connection.
-fn opens(story: &mut Story, client: &str, key: &str) {
+pub(crate) fn opens(story: &mut Story, client: &str, key: &str) {
     story.client(client).says(&*format!("GET {key}"));
     story.conn(2).gets("CLIENT TRACKING ON").answers("+OK");
     story.conn(2).gets(&*format!("GET {key}")).answers("\"v\"");

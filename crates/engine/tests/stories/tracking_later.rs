@@ -1,7 +1,7 @@
 //! Client-side caching: invalidations that wait for a reply, and EXEC that waits for marks, where these are many.
 
 use crate::pubsub::confirms;
-use crate::tracking::{ALL, caches, number_of};
+use crate::tracking::{ALL, caches, number_of, opens};
 use crate::words::Story;
 
 /// More than fit a stack if each of them were told one call deeper than the one before.
@@ -124,4 +124,30 @@ fn a_resp2_client_that_listens_is_not_told_of_keys_without_a_redirection() {
     story.conn(conn).gets("FLUSHALL").answers("+OK");
     story.client("b").gets("+OK");
     story.client("a").gets_nothing();
+}
+
+// Found by an attack: respool connected again 26 times a second, without end.
+#[test]
+fn a_server_that_cannot_track_any_more_is_asked_with_growing_waits() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    opens(&mut story, "a", "k");
+    story.server_says_to("CLIENT", "-NOPERM no");
+    story.conn(2).dies("closed the connection");
+    let before = story.connects_made();
+    story.after_ms(10_000);
+    let connects = story.connects_made() - before;
+    assert!((5..=25).contains(&connects), "{connects} connects in 10 s");
+}
+
+// Redis' suite turns tracking on in RESP2 and takes RESP3 then.
+#[test]
+fn a_client_that_read_nothing_before_it_takes_resp3_is_told_nothing() {
+    let mut story = Story::new();
+    story.client("a").says("CLIENT TRACKING ON").gets("+OK");
+    story.client("a").says("SET k v");
+    story.conn(1).gets("SET k v").answers("+OK");
+    story.client("a").gets("+OK").says("HELLO 3");
+    let text = story.client("a").takes_text();
+    assert!(text.starts_with("%7\r\n") && !text.contains("invalidate"), "{text}");
 }
