@@ -45,6 +45,16 @@ impl Address {
     }
 }
 
+/// A server's word on a login (`acl.pass_through`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LoginAnswer {
+    /// The node was not asked yet.
+    Open,
+    Taken,
+    /// The node refused the login, and never took it before.
+    Refused,
+}
+
 /// One server.
 #[derive(Debug)]
 pub struct Node {
@@ -64,8 +74,8 @@ pub struct Node {
     pub zone: String,
     /// What is counted of it; of live connections the traffic is counted there.
     pub stats: NodeStats,
-    /// It took the login of this engine, where that has one.
-    pub(crate) took_login: bool,
+    /// The node's last word on the login of this engine, where that has one.
+    pub(crate) login: LoginAnswer,
     /// Whether it could be reached.
     pub(crate) standing: Standing,
     /// The shared connections of the database that clients start in, for RESP2 and RESP3: what the short path looks at.
@@ -153,7 +163,7 @@ impl Node {
             gives: false,
             zone: String::new(),
             stats: NodeStats::default(),
-            took_login: false,
+            login: LoginAnswer::Open,
             standing: Standing::default(),
             shared: [None; 2],
             more_shared: Vec::new(),

@@ -549,7 +549,10 @@ impl Engine {
             Availability::Down(error) => {
                 self.want_topology_without(node);
                 self.forget_named(parked, node);
-                if matches!(parked.target, Target::Place(_)) && now < parked.until {
+                if matches!(parked.target, Target::Place(_))
+                    && now < parked.until
+                    && !self.refuses_login(node)
+                {
                     return Some(later);
                 }
                 self.leave_parked_lease(parked);

@@ -23,6 +23,7 @@ use crate::ids::ClientId;
 use crate::limits::LOGIN_BYTES_MAX;
 use crate::local::Call;
 use crate::near;
+use crate::node::LoginAnswer;
 use crate::reject;
 use crate::request::Step;
 use crate::settings::{Node, Password, ReadsElsewhere, Settings};
@@ -258,7 +259,7 @@ impl Engine {
             && key.lane.carries_requests()
             && let Some(node) = self.nodes.get_mut(key.node)
         {
-            node.took_login = true;
+            node.login = LoginAnswer::Taken;
         }
     }
 
@@ -266,16 +267,26 @@ impl Engine {
     /// those of a user that it removes, too.
     pub(crate) fn login_refused(&mut self, node: crate::ids::NodeId, error: &[u8]) {
         const REFUSALS: [&[u8]; 3] = [b"WRONGPASS", b"NOAUTH", b"ERR invalid password"];
-        let took_it = self.is_one() || self.nodes.get(node).is_some_and(|node| node.took_login);
         if self.settings.login.is_none()
             || self.draining
-            || !took_it
             || !REFUSALS.iter().any(|begin| error.starts_with(begin))
         {
             return;
         }
+        let is_one = self.is_one();
+        if let Some(node) = self.nodes.get_mut(node).filter(|node| node.login != LoginAnswer::Taken)
+            && !is_one
+        {
+            node.login = LoginAnswer::Refused;
+            return;
+        }
         self.stats.logins_revoked += 1;
         self.dismiss("the servers take its password no more");
+    }
+
+    /// Whether a node is up and refuses the login of this engine: a wait for a new primary would not change that.
+    pub(crate) fn refuses_login(&self, node: crate::ids::NodeId) -> bool {
+        self.nodes.get(node).is_some_and(|node| node.login == LoginAnswer::Refused)
     }
 
     /// What an engine knows of its servers, for that of a login which begins.

@@ -556,11 +556,11 @@ impl Engine {
 
     /// What a client whose node is down is held for, if the operator wants that; `None`: it gets the error.
     pub(crate) fn hold_for_failover(&mut self, now: Time, node: NodeId) -> Option<Hold> {
-        let pool = self.nodes.get(node)?.pool;
+        let (pool, refuses) = (self.nodes.get(node)?.pool, self.refuses_login(node));
         self.want_topology_without(node);
         let hold_ms = self.settings.timeouts.failover_hold_ms;
         let state = self.router.pool_mut(pool)?;
-        if hold_ms == 0 || matches!(state.topology, Topology::One(_)) {
+        if hold_ms == 0 || matches!(state.topology, Topology::One(_)) || refuses {
             return None;
         }
         let until = *state.down_until.get_or_insert(now.plus_ms(hold_ms));

@@ -154,9 +154,10 @@ impl ServerFacts {
     }
 }
 
-/// Whether the answer to HELLO says that the server is a copy of another one.
-pub fn says_replica(reply: &[u8]) -> bool {
-    find(reply, b"role\r\n$7\r\nreplica\r\n").is_some()
+/// Whether the answer to HELLO says that the server is a copy of another one, or a sentinel.
+pub fn says_no_primary(reply: &[u8]) -> bool {
+    let is = |field: &[u8]| find(reply, field).is_some();
+    is(b"role\r\n$7\r\nreplica\r\n") || is(b"mode\r\n$8\r\nsentinel\r\n")
 }
 
 /// The id that the server gave to this connection.

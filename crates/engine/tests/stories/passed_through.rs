@@ -395,9 +395,13 @@ fn a_login_that_is_refused_after_it_was_taken_ends_with_its_clients() {
     assert_eq!(bob.report().stats.logins_revoked, 1);
 }
 
+/// Also where requests wait for a new primary: the node is up.
 #[test]
 fn of_several_nodes_one_that_never_took_a_login_is_an_error_and_ends_nobody() {
-    let base = Story::warm_cluster_with(|settings| settings.pass_through = true);
+    let base = Story::warm_cluster_with(|settings| {
+        settings.pass_through = true;
+        settings.timeouts.failover_hold_ms = 6_000;
+    });
     let said = Said::new(Some(b"bob"), b"pb");
     let login = base.engine.settings().for_login(TenantId::DEFAULT, &said);
     let mut bob = Story::with(login.expect("a user of the servers"));
