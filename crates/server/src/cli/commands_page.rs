@@ -11,7 +11,7 @@
 use std::fmt::Write;
 
 use engine::command::spread::{Behind, fates};
-use engine::command::{COUNT, Class, Command, CommandId};
+use engine::command::{COUNT, Class, CommandId};
 
 /// What stands above the table.
 const HEAD: &str = "\
@@ -151,15 +151,15 @@ pub(super) fn page() -> String {
 fn rows(page: &mut String, id: CommandId) {
     let command = id.row();
     let note = NOTES.iter().find(|(name, _)| *name == command.name).map_or("", |(_, note)| note);
-    row(page, command, note);
-    for sub in id.subcommands().map(CommandId::row).filter(|sub| sub.class != command.class) {
+    row(page, id, note);
+    for sub in id.subcommands().filter(|sub| sub.row().class != command.class) {
         row(page, sub, "");
     }
 }
 
-fn row(page: &mut String, command: &Command, note: &str) {
-    let id = engine::command::lookup(command.name.as_bytes());
-    let own = id.is_some_and(|id| fates(id, Behind::Server).own_connection);
+fn row(page: &mut String, id: CommandId, note: &str) {
+    let command = id.row();
+    let own = fates(id, Behind::Server).own_connection;
     let name = command.name.to_uppercase().replace('|', " ");
     // A bar ends a cell, in code, too.
     let note = note.replace('|', "\\|");
@@ -198,6 +198,8 @@ mod tests {
             "| `GET` | given on |  |",
             "| `MULTI` | own connection |  |",
             "| `SYNC` | not yet |  |",
+            "| `CLUSTER SETSLOT` | own connection |  |",
+            "| `SCRIPT DEBUG` | not yet |  |",
             "| `SCRIPT` | given on |  |",
             "| `SCRIPT KILL` | control lane |  |",
             "| `XREAD` | `BLOCK`, `CAS`: own connection |  |",
