@@ -318,6 +318,17 @@ fn a_server_that_is_named_and_says_that_it_is_a_replica_is_not_used_and_asked_fo
     story.node("n2").gets("SET k 1");
 }
 
+// Found by an attack with sentinels that named themselves.
+#[test]
+fn a_sentinel_that_is_named_as_the_primary_is_not_used() {
+    let mut story = Story::sentinels();
+    let hello = HELLO_2.replace("mode\r\n$10\r\nstandalone", "mode\r\n$8\r\nsentinel");
+    assert_ne!(hello, HELLO_2);
+    story.node_says_to("n1", "HELLO 2", &hello);
+    story.client("a").says("SET k 1").gets(&lost("n1", "is no primary any more"));
+    story.node("n1").gets_nothing();
+}
+
 #[test]
 fn with_the_failover_hold_a_server_that_is_no_primary_yet_is_only_a_wait() {
     let mut story = Story::sentinels_with(|settings| settings.timeouts.failover_hold_ms = 3_000);
