@@ -89,7 +89,7 @@ impl Looked {
 }
 
 /// Errors of the server are answers like others. It presents [`TOKEN`] where a test presents nothing.
-fn agent() -> Agent {
+pub(crate) fn agent() -> Agent {
     let config = Agent::config_builder().http_status_as_error(false).middleware(present);
     config.timeout_global(Some(Duration::from_secs(20))).build().into()
 }

@@ -40,6 +40,7 @@ mod policies;
 mod pubsub;
 mod reads_elsewhere;
 mod resets;
+mod rollout;
 mod route_changes;
 mod server_loss;
 mod setup;
