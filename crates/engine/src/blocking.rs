@@ -21,6 +21,7 @@ use crate::command::{Class, CommandId, Flags, ids};
 use crate::engine::Engine;
 use crate::ids::NodeId;
 use crate::lease::{Use, Way};
+use crate::reject;
 use crate::request::Step;
 use crate::scatter::Wish;
 use crate::server_loss::Failure;
@@ -79,6 +80,9 @@ impl Engine {
         wish: &Wish<'_>,
         upstream: crate::UpstreamId,
     ) -> Step {
+        if let Some(step) = self.unless_beside_watched(wish, upstream) {
+            return step;
+        }
         match self.begin_blocking(now, wish.id, upstream) {
             None | Some(Way::Ready(_)) => {
                 self.write_blocking(now, wish, upstream);
@@ -87,6 +91,21 @@ impl Engine {
             Some(Way::Hold(hold)) => Step::Hold(hold),
             Some(Way::Down(error)) => self.refuse_failure(wish, &error),
         }
+    }
+
+    /// Refuses a blocking command with keys at another server than the watched ones: the client has one dedicated connection, and the watch ends with it.
+    fn unless_beside_watched(
+        &mut self,
+        wish: &Wish<'_>,
+        watching: crate::UpstreamId,
+    ) -> Option<Step> {
+        let place = match self.place_together(wish) {
+            Ok(place) => place?,
+            Err(refusal) => return Some(self.refuse_inside(wish, refusal)),
+        };
+        let node = self.upstreams.get(watching)?.key.node;
+        let is_there = self.router.node(place) == Some(node);
+        (!is_there).then(|| self.refuse_text(wish, |out| reject::write(out, reject::CROSSSLOT)))
     }
 
     /// What the end of a wait is that its server cut short: the client's reply, or a redirect to a server that is still to be found.

@@ -9,7 +9,7 @@
 
 use super::order::Asked;
 use super::own::{is_of_pair, only_tells};
-use super::{Changed, Ear, Leaving, Name};
+use super::{Changed, Ear, Leaving, Name, is_before};
 use crate::client::Hold;
 use crate::connect::Availability;
 use crate::engine::Engine;
@@ -317,12 +317,13 @@ impl Engine {
     }
 
     fn tell_who_was_deaf(&mut self, now: Time) {
-        for id in core::mem::take(&mut self.caches.were_deaf) {
-            match self.wait_for_feed(now, id) {
-                Some(_) => {
-                    self.caches.were_deaf.insert(id);
-                }
-                None => self.tell_in_order(None, id, Changed::All),
+        for (id, seq) in core::mem::take(&mut self.caches.were_deaf) {
+            let places = self.clients.get(id).map(|client| &client.places);
+            let owes = places.is_some_and(|one| one.open() > 0 && !is_before(seq, one.head()));
+            if owes || self.wait_for_feed(now, id).is_some() {
+                self.caches.were_deaf.insert(id, seq);
+            } else {
+                self.tell_in_order(None, id, Changed::All);
             }
         }
     }

@@ -110,8 +110,8 @@ pub(crate) struct Caches {
     /// CLIENT TRACKING in BCAST mode with a client of another worker to be told, of which the servers do not tell yet: one of a client at the most.
     begun: Vec<crate::fleet::Asked>,
     /// Clients that read keys, or hear of prefixes, and could not be told of changes before they took RESP3. Nobody knows what has changed since:
-    /// they are told to drop all as soon as the servers tell of changes.
-    were_deaf: BTreeSet<ClientId>,
+    /// they are told to drop all as soon as the servers tell of changes, and behind the replies to what they asked before (by the place that HELLO took).
+    were_deaf: BTreeMap<ClientId, u32>,
     /// respool is telling a client the changes that waited for its replies. A message settles the client that gets it, and that client may be due for more.
     /// respool tells those in a loop, as each message would lie one call deeper otherwise.
     is_telling: bool,
@@ -568,7 +568,7 @@ impl Engine {
             && let Some(tracking) = client.tracking.as_mut()
             && (core::mem::take(&mut tracking.read_unheard) || tracking.broadcast)
         {
-            self.caches.were_deaf.insert(id);
+            self.caches.were_deaf.insert(id, client.places.next());
         }
         self.take_ear(id, before);
     }

@@ -54,7 +54,8 @@ impl Engine {
     /// shared connection, and they are none of the lease that its client has by then.
     #[inline]
     pub(crate) fn may_end_lease(&self, id: UpstreamId, command: Option<CommandId>) -> bool {
-        matches!(command, Some(ids::MULTI | ids::EXEC | ids::DISCARD | ids::UNWATCH))
+        let named = [ids::MULTI, ids::EXEC, ids::DISCARD, ids::WATCH, ids::UNWATCH];
+        command.is_some_and(|command| named.contains(&command))
             && self.upstreams.get(id).is_some_and(|up| matches!(up.role, Role::Leased(_)))
     }
 
@@ -72,7 +73,15 @@ impl Engine {
         if command == Some(ids::MULTI) {
             return self.multi_answered(id, seq, reply.starts_with(b"-"));
         }
-        lease.unclean |= reply.starts_with(b"-") && !reply.starts_with(b"-EXECABORT ");
+        let is_refused = reply.starts_with(b"-");
+        if command == Some(ids::WATCH) {
+            // With nothing watched the client's next requests go where their keys are.
+            if is_refused && lease.sent == 1 && matches!(lease.state, State::Watching) {
+                lease.state = State::Ending;
+            }
+            return;
+        }
+        lease.unclean |= is_refused && !reply.starts_with(b"-EXECABORT ");
         if command == Some(ids::EXEC) {
             lease.done = reply.starts_with(b"*") && !reply.starts_with(b"*-");
             let done = lease.done;

@@ -368,3 +368,32 @@ fn a_script_is_noted_when_its_call_was_sent() {
         story.client("a").dies();
     }
 }
+
+// Found by an attack: the command waited at the shard of the watched key, for an element that never came there.
+#[test]
+fn a_blocking_command_beside_a_watch_does_not_wait_at_another_shard() {
+    let crossslot = "-CROSSSLOT Keys in request don't hash to the same slot";
+    let mut story = Story::warm_shards();
+    story.client("a").says("WATCH a");
+    story.node("n2").gets("WATCH a").answers("+OK");
+    story.client("a").gets("+OK").says(["BLPOP l 0", "BLPOP a l 0"]);
+    story.client("a").gets([crossslot, crossslot]).says("BLPOP a 0");
+    story.node("n2").gets("BLPOP a 0").answers("*2\r\n$1\r\na\r\n$1\r\nv\r\n");
+    story.client("a").gets("*2\r\n$1\r\na\r\n$1\r\nv\r\n").says(["GET l", "UNWATCH"]);
+    story.node("n3").gets("GET l").answers("nil");
+    story.node("n2").gets("UNWATCH").answers("+OK");
+    story.client("a").gets(["nil", "+OK"]).says("BLPOP l 0");
+    story.node("n3").gets("BLPOP l 0");
+}
+
+#[test]
+fn a_watch_that_is_refused_ties_its_client_to_no_shard() {
+    let mut story = Story::warm_shards();
+    story.client("a").says(["WATCH a", "BLPOP l 0"]);
+    story.node("n2").gets("WATCH a").answers("-NOPERM no");
+    story.client("a").gets("-NOPERM no");
+    story.node("n3").gets("BLPOP l 0").answers("*-1\r\n");
+    story.client("a").gets("*-1").says(["WATCH l", "WATCH a"]);
+    story.node("n3").gets("WATCH l").answers("+OK");
+    story.client("a").gets(["+OK", "-CROSSSLOT Keys in request don't hash to the same slot"]);
+}

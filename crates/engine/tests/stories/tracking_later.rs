@@ -151,3 +151,16 @@ fn a_client_that_read_nothing_before_it_takes_resp3_is_told_nothing() {
     let text = story.client("a").takes_text();
     assert!(text.starts_with("%7\r\n") && !text.contains("invalidate"), "{text}");
 }
+
+// Found by an attack: the message stood in front of the reply to what was asked before HELLO, and that value stayed in the cache.
+#[test]
+fn a_client_that_takes_resp3_is_told_to_drop_all_behind_earlier_replies() {
+    let mut story = Story::new();
+    story.client("a").says("CLIENT TRACKING ON").gets("+OK");
+    story.client("a").says(["GET k", "HELLO 3", "PING"]).gets_nothing();
+    story.conn(1).gets("GET k").answers("\"v\"");
+    let text = story.client("a").takes_text();
+    let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("no {part} in {text}"));
+    assert!(text.starts_with("$1\r\nv\r\n%7\r\n"), "{text}");
+    assert!(at("%7\r\n") < at(ALL), "{text}");
+}
