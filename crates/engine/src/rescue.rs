@@ -13,7 +13,7 @@ use crate::parked::Parked;
 use crate::redirect::{find_request, keys_of_run, nth, reads};
 use crate::time::Time;
 use crate::upstream::Carried;
-use crate::upstream::inflight::{Bond, Owner, Run};
+use crate::upstream::inflight::{Bond, OwnCommand, Owner, Run};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -125,11 +125,27 @@ impl Engine {
         let goes_on = |run: &Run| run.at >= untouched && run.done == 0 && !run.shares;
         let first = runs.iter().position(goes_on);
         let Some(first) = first else { return runs };
-        let mut kept = runs.split_off(first);
-        let from = kept[0].at;
-        kept.iter_mut().for_each(|run| run.at -= from);
-        let bytes = upstream.out.untouched_bytes(from);
-        upstream.carried = Some(Carried { bytes, runs: kept });
+        let rest = runs.split_off(first);
+        let from = rest[0].at;
+        let all = upstream.out.untouched_bytes(from);
+        // A run that shares a reply has no request of its own.
+        let starts = rest.iter().filter(|run| !run.shares).map(|run| run.at - from);
+        let ends: Vec<u64> = starts.skip(1).chain([all.len() as u64]).collect();
+        let mut ends = ends.into_iter();
+        let (mut carried, mut at) = (Carried { bytes: Vec::new(), runs: Vec::new() }, 0);
+        for run in rest {
+            if !run.shares {
+                at = carried.bytes.len() as u64;
+                let request = (run.at - from) as usize..ends.next().unwrap_or_default() as usize;
+                if ends_with_its_connection(run.owner) {
+                    runs.push(run);
+                    continue;
+                }
+                carried.bytes.extend_from_slice(all.get(request).unwrap_or_default());
+            }
+            carried.runs.push(Run { at, ..run });
+        }
+        upstream.carried = Some(carried).filter(|carried| !carried.runs.is_empty());
         runs
     }
 
@@ -156,4 +172,10 @@ impl Engine {
             self.answer_lost(now, id, key, &carried.runs, false, cause);
         }
     }
+}
+
+/// Whether a request of respool is about the connection that it was said on: the next connection says its own behind the greeting, and the number of
+/// a `REDIRECT` is that of another connection at the former server.
+fn ends_with_its_connection(owner: Owner) -> bool {
+    matches!(owner, Owner::Own(OwnCommand::Track | OwnCommand::Near(_)))
 }

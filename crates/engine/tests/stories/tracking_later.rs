@@ -2,7 +2,7 @@
 
 use crate::pubsub::confirms;
 use crate::tracking::{ALL, caches, number_of, opens};
-use crate::words::Story;
+use crate::words::{HELLO_3, Story};
 
 /// More than fit a stack if each of them were told one call deeper than the one before.
 const MANY: usize = 20_000;
@@ -163,4 +163,18 @@ fn a_client_that_takes_resp3_is_told_to_drop_all_behind_earlier_replies() {
     let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("no {part} in {text}"));
     assert!(text.starts_with("$1\r\nv\r\n%7\r\n"), "{text}");
     assert!(at("%7\r\n") < at(ALL), "{text}");
+}
+
+// An attack found clients that heard of nothing after a restart: REDIRECT named the number that a connection had at the old server.
+#[test]
+fn a_connection_that_is_made_anew_switches_tracking_on_once() {
+    let mut story = Story::new();
+    caches(&mut story, "a", "");
+    let mut story = story.by_hand();
+    story.client("a").says("GET k");
+    story.connects();
+    story.conn(2).gets("HELLO 3").sends_and_dies(HELLO_3.as_bytes(), "closed the connection");
+    story.connects();
+    story.conn(3).gets("HELLO 3").answers(HELLO_3);
+    story.conn(3).gets(["CLIENT TRACKING ON", "GET k"]).gets_nothing();
 }
