@@ -44,9 +44,6 @@ impl Engine {
     /// A blocking command.
     pub(crate) fn block(&mut self, now: Time, wish: &Wish<'_>) -> Step {
         let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
-        if client.places.open() > 0 {
-            return Step::Hold(Hold::Drained);
-        }
         if client.eof {
             // It has gone already, and what it would wait for must go to somebody else.
             self.begin_close(wish.id);

@@ -684,6 +684,7 @@ impl Engine {
             self.node_failed(now, key.node);
             // A replica may come back without its data.
             self.set_unfit(key.node);
+            self.forget_refusal(key.node);
         }
         if first && !theirs {
             let node = self.label(key.node).to_string();

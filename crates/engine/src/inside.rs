@@ -85,7 +85,7 @@ impl Own {
         self.commands.held_bytes() + self.answers.held_bytes() + changed + self.keys_bytes
     }
 
-    /// Whether the answer to this command, EXEC, of the client must be whole before it is given on.
+    /// Whether respool forwards the reply to this command only as a whole: the command is EXEC, and respool adds to its reply.
     pub(crate) fn completes_exec(client: Option<&Client>, command: Option<CommandId>) -> bool {
         let lease = client.filter(|_| command == Some(ids::EXEC));
         let lease = lease.and_then(|client| client.lease.as_ref());

@@ -48,8 +48,9 @@ impl Address {
 /// A server's word on a login (`acl.pass_through`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoginAnswer {
-    /// The node was not asked yet.
+    /// The node was not asked yet, or could not be reached since.
     Open,
+    /// The node took the login at least once.
     Taken,
     /// The node refused the login, and never took it before.
     Refused,

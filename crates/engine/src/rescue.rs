@@ -137,11 +137,13 @@ impl Engine {
             if !run.shares {
                 at = carried.bytes.len() as u64;
                 let request = (run.at - from) as usize..ends.next().unwrap_or_default() as usize;
-                if ends_with_its_connection(run.owner) {
+                let request = all.get(request);
+                debug_assert!(request.is_some(), "a request that lies in the output");
+                let Some(request) = request.filter(|_| !ends_with_its_connection(run.owner)) else {
                     runs.push(run);
                     continue;
-                }
-                carried.bytes.extend_from_slice(all.get(request).unwrap_or_default());
+                };
+                carried.bytes.extend_from_slice(request);
             }
             carried.runs.push(Run { at, ..run });
         }
@@ -174,8 +176,8 @@ impl Engine {
     }
 }
 
-/// Whether a request of respool is about the connection that it was said on: the next connection says its own behind the greeting, and the number of
-/// a `REDIRECT` is that of another connection at the former server.
+/// Whether a request of respool configures the connection that it was sent over. respool configures the next connection behind its greeting, and a `REDIRECT`
+/// number names a connection at the former server process.
 fn ends_with_its_connection(owner: Owner) -> bool {
     matches!(owner, Owner::Own(OwnCommand::Track | OwnCommand::Near(_)))
 }

@@ -90,11 +90,15 @@ pub(crate) enum Refusal {
 impl Engine {
     /// A command that takes a connection of its own, of a client that has none.
     pub(crate) fn begin_leased(&mut self, now: Time, wish: &Wish<'_>) -> Step {
-        // Learnt from the server: it blocks.
-        let Some(row) = wish.row else { return self.block(now, wish) };
-        if !arity_fits(row, wish.args.len()) {
+        if let Some(row) = wish.row.filter(|row| !arity_fits(*row, wish.args.len())) {
             return self.refuse_arity(wish, row);
         }
+        // A lease begins after the replies to all earlier requests of its client, such as a whole transaction (`whole`).
+        if self.clients.get(wish.id).is_some_and(|client| client.places.open() > 0) {
+            return Step::Hold(Hold::Drained);
+        }
+        // Learnt from the server: it blocks.
+        let Some(row) = wish.row else { return self.block(now, wish) };
         match row {
             ids::MULTI => self.begin_multi(now, wish),
             ids::WATCH => self.begin_watch(now, wish),
@@ -118,10 +122,6 @@ impl Engine {
     fn begin_multi(&mut self, now: Time, wish: &Wish<'_>) -> Step {
         let state = State::Queueing(Queueing::default());
         if !self.is_one() {
-            // A whole transaction of the client may be under way (`whole`). The reply to its EXEC is none of the transaction that begins.
-            if self.clients.get(wish.id).is_some_and(|client| client.places.open() > 0) {
-                return Step::Hold(Hold::Drained);
-            }
             self.stats.command(wish.row).calls += 1;
             self.set_lease_state(wish.id, state);
             return self.say_ok(wish);
@@ -156,10 +156,6 @@ impl Engine {
         place: Option<Place>,
         state: State,
     ) -> Step {
-        let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
-        if client.places.open() > 0 {
-            return Step::Hold(Hold::Drained);
-        }
         let node = match self.node_of(now, wish) {
             Ok(node) => node,
             Err(step) => return step,

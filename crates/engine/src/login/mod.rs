@@ -273,15 +273,23 @@ impl Engine {
         {
             return;
         }
-        let is_one = self.is_one();
-        if let Some(node) = self.nodes.get_mut(node).filter(|node| node.login != LoginAnswer::Taken)
-            && !is_one
-        {
-            node.login = LoginAnswer::Refused;
-            return;
+        if !self.is_one() {
+            let Some(node) = self.nodes.get_mut(node) else { return };
+            if node.login != LoginAnswer::Taken {
+                node.login = LoginAnswer::Refused;
+                return;
+            }
         }
         self.stats.logins_revoked += 1;
         self.dismiss("the servers take its password no more");
+    }
+
+    /// A connection to the node failed. The caller reports a refused login after this call.
+    pub(crate) fn forget_refusal(&mut self, node: crate::ids::NodeId) {
+        if let Some(node) = self.nodes.get_mut(node).filter(|node| node.login != LoginAnswer::Taken)
+        {
+            node.login = LoginAnswer::Open;
+        }
     }
 
     /// Whether a node is up and refuses the login of this engine: a wait for a new primary would not change that.

@@ -109,8 +109,8 @@ pub(crate) struct Caches {
     fenced: Vec<(ClientId, u64)>,
     /// CLIENT TRACKING in BCAST mode with a client of another worker to be told, of which the servers do not tell yet: one of a client at the most.
     begun: Vec<crate::fleet::Asked>,
-    /// Clients that read keys, or hear of prefixes, and could not be told of changes before they took RESP3. Nobody knows what has changed since:
-    /// they are told to drop all as soon as the servers tell of changes, and behind the replies to what they asked before (by the place that HELLO took).
+    /// Clients that read keys, or hear of prefixes, and could not be told of changes before they took RESP3, by the place of their HELLO. respool tells these
+    /// clients to drop all keys when the servers tell of changes and every earlier reply was delivered.
     were_deaf: BTreeMap<ClientId, u32>,
     /// respool is telling a client the changes that waited for its replies. A message settles the client that gets it, and that client may be due for more.
     /// respool tells those in a loop, as each message would lie one call deeper otherwise.
@@ -563,7 +563,7 @@ impl Engine {
         let before = client.ear();
         (client.protocol, client.db) = (protocol, db);
         let hears_now = before.is_none() && client.ear().is_some();
-        // In BCAST mode it may read before the servers tell of changes.
+        // A client in BCAST mode may read before the servers tell of changes.
         if hears_now
             && let Some(tracking) = client.tracking.as_mut()
             && (core::mem::take(&mut tracking.read_unheard) || tracking.broadcast)

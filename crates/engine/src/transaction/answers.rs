@@ -50,12 +50,11 @@ impl Engine {
         }
     }
 
-    /// Whether a reply to this command over this connection begins or ends a transaction of the lease. A whole transaction has its replies over a
-    /// shared connection, and they are none of the lease that its client has by then.
+    /// Whether a reply to this command over this connection begins or ends a transaction of the lease. The replies to a whole transaction (`whole`) come
+    /// over a shared connection and do not concern the lease.
     #[inline]
     pub(crate) fn may_end_lease(&self, id: UpstreamId, command: Option<CommandId>) -> bool {
-        let named = [ids::MULTI, ids::EXEC, ids::DISCARD, ids::WATCH, ids::UNWATCH];
-        command.is_some_and(|command| named.contains(&command))
+        matches!(command, Some(ids::MULTI | ids::EXEC | ids::DISCARD | ids::WATCH | ids::UNWATCH))
             && self.upstreams.get(id).is_some_and(|up| matches!(up.role, Role::Leased(_)))
     }
 
@@ -75,7 +74,7 @@ impl Engine {
         }
         let is_refused = reply.starts_with(b"-");
         if command == Some(ids::WATCH) {
-            // With nothing watched the client's next requests go where their keys are.
+            // Without a watched key, the next requests of the client go where their keys are.
             if is_refused && lease.sent == 1 && matches!(lease.state, State::Watching) {
                 lease.state = State::Ending;
             }

@@ -399,8 +399,8 @@ impl Upstream {
 
     /// The connection ends. Returns whether it and the one before it both lasted for a moment only. `ours`: respool ends it.
     pub(crate) fn note_life(&mut self, now: Time, timeouts: &Timeouts, ours: bool) -> bool {
-        // A timeout takes its time, however short it is set, and says nothing of the next connection. A malformed reply does:
-        // a server that sends one to our own first words would be stormed.
+        // A timeout says nothing of the next connection. A malformed reply does: respool would connect without end to a server that sends
+        // one in reply to the greeting.
         let overdue = self.overdue_at(timeouts).is_some_and(|at| at <= now);
         let short = !overdue && now.since(self.ready_at) < SHORT_LIFE_US;
         self.short_lives = if short { self.short_lives + 1 } else { 0 };

@@ -495,7 +495,7 @@ fn the_servers_slow_log_is_read_inside_in_its_own_words() {
     story.client("a").gets("*3\r\n+OK\r\n+OK\r\n:0\r\n").says("TOPKEYS GET").gets("*0");
 }
 
-// Found by an attack: respool did the CLIENT of the second transaction with the EXEC of the first one, which had come whole.
+// An attack: respool executed the CLIENT of the second transaction with the EXEC of the first one.
 #[test]
 fn a_transaction_behind_a_whole_one_answers_in_its_own_place() {
     let mut story = Story::warm_cluster();

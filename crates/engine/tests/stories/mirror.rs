@@ -136,7 +136,7 @@ fn two_connections_write_one_key_one_after_the_other() {
     assert_eq!(counts(&story, 0), [4, 0, 0, 0]);
 }
 
-// Found by an attack: no counter told of a script that had written before it failed, where the script stood in a transaction.
+// An attack: no counter included a script that wrote and then failed in a transaction.
 #[test]
 fn a_script_that_fails_in_a_transaction_is_unsure() {
     let mut story = story();

@@ -395,9 +395,8 @@ fn a_login_that_is_refused_after_it_was_taken_ends_with_its_clients() {
     assert_eq!(bob.report().stats.logins_revoked, 1);
 }
 
-/// Also where requests wait for a new primary: the node is up.
-#[test]
-fn of_several_nodes_one_that_never_took_a_login_is_an_error_and_ends_nobody() {
+/// A client of the login `bob` in front of a cluster, whose node n2 refuses the login.
+fn refused_by_one_node() -> Story {
     let base = Story::warm_cluster_with(|settings| {
         settings.pass_through = true;
         settings.timeouts.failover_hold_ms = 6_000;
@@ -420,6 +419,13 @@ fn of_several_nodes_one_that_never_took_a_login_is_an_error_and_ends_nobody() {
         text.starts_with("-ERR respool: upstream n2:7000: refused the greeting: WRONGPASS"),
         "{text}"
     );
+    bob
+}
+
+// An attack: requests waited for a new primary, although the node was up.
+#[test]
+fn of_several_nodes_one_that_never_took_a_login_is_an_error_and_ends_nobody() {
+    let mut bob = refused_by_one_node();
     bob.client("c").says("GET a4");
     bob.node("n1").gets("GET a4").answers("\"a\"");
     bob.client("c").gets("\"a\"");
@@ -427,6 +433,16 @@ fn of_several_nodes_one_that_never_took_a_login_is_an_error_and_ends_nobody() {
     bob.node_says_to("n1", "HELLO", WRONGPASS);
     bob.node("n1").dies("closed the connection");
     bob.client("c").is_closed();
+}
+
+#[test]
+fn a_node_that_refused_a_login_and_is_down_may_have_a_successor() {
+    let mut bob = refused_by_one_node();
+    bob.is_down("n2").after_ms(2_000);
+    bob.client("c").says("GET b4").gets_nothing();
+    bob.after_ms(6_000);
+    let text = bob.client("c").takes_text();
+    assert!(text.contains("Connection refused"), "{text}");
 }
 
 #[test]

@@ -318,7 +318,7 @@ fn a_server_that_is_named_and_says_that_it_is_a_replica_is_not_used_and_asked_fo
     story.node("n2").gets("SET k 1");
 }
 
-// Found by an attack with sentinels that named themselves.
+// An attack: sentinels announced themselves as the primary.
 #[test]
 fn a_sentinel_that_is_named_as_the_primary_is_not_used() {
     let mut story = Story::sentinels();

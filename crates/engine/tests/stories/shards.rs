@@ -369,7 +369,7 @@ fn a_script_is_noted_when_its_call_was_sent() {
     }
 }
 
-// Found by an attack: the command waited at the shard of the watched key, for an element that never came there.
+// An attack: the command waited at the shard of the watched key, and the element came to another shard.
 #[test]
 fn a_blocking_command_beside_a_watch_does_not_wait_at_another_shard() {
     let crossslot = "-CROSSSLOT Keys in request don't hash to the same slot";

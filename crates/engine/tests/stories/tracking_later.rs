@@ -126,7 +126,7 @@ fn a_resp2_client_that_listens_is_not_told_of_keys_without_a_redirection() {
     story.client("a").gets_nothing();
 }
 
-// Found by an attack: respool connected again 26 times a second, without end.
+// An attack: respool reconnected 26 times a second, without end.
 #[test]
 fn a_server_that_cannot_track_any_more_is_asked_with_growing_waits() {
     let mut story = Story::new();
@@ -152,7 +152,7 @@ fn a_client_that_read_nothing_before_it_takes_resp3_is_told_nothing() {
     assert!(text.starts_with("%7\r\n") && !text.contains("invalidate"), "{text}");
 }
 
-// Found by an attack: the message stood in front of the reply to what was asked before HELLO, and that value stayed in the cache.
+// An attack: the message preceded the reply to an earlier GET, and the old value stayed in the cache.
 #[test]
 fn a_client_that_takes_resp3_is_told_to_drop_all_behind_earlier_replies() {
     let mut story = Story::new();
@@ -165,7 +165,7 @@ fn a_client_that_takes_resp3_is_told_to_drop_all_behind_earlier_replies() {
     assert!(at("%7\r\n") < at(ALL), "{text}");
 }
 
-// An attack found clients that heard of nothing after a restart: REDIRECT named the number that a connection had at the old server.
+// The number in a REDIRECT of the lost connection would name any client of the new server process.
 #[test]
 fn a_connection_that_is_made_anew_switches_tracking_on_once() {
     let mut story = Story::new();

@@ -8,10 +8,10 @@
 //!   question ─▶ under way or in line already? ─ yes ─▶ joins those that wait for the name
 //!                  └ no ─▶ [line of its tenant] ─▶ a thread takes the first of each line in turn:
 //!                             of a tenant one at any time, and more, at most `NAMES_OF_TENANT_MAX`, while all tenants have `NAMES_MAX` or fewer;
-//!                             of these at most `SLOW_OF_TENANT_MAX` whose last answer took its time
+//!                             of these at most `SLOW_OF_TENANT_MAX` names with a slow last lookup
 //! ```
-//! A tenant's servers may name thousands of others that do not exist, so the names of others have lines of their own. Names that a silent name
-//! server makes wait delay no name of another tenant, and from their second time on none of their own tenant.
+//! The servers of a tenant may name thousands of servers that do not exist, so each tenant has a line. Unanswered lookups delay no name of another tenant,
+//! and from the second lookup of a name on no other name of the tenant.
 //!
 //! Invariant: everyone that asked gets an answer, one for all its questions that came while the name was under way; there are at
 //! most `NAMES_MAX` threads and one for each tenant.
@@ -32,13 +32,13 @@ const NAMES_MAX: usize = 16;
 /// Names of one tenant that are resolved at once.
 const NAMES_OF_TENANT_MAX: usize = 6;
 
-/// Of these, names whose last answer took `SLOW` or longer.
+/// Names of one tenant with a slow last lookup (`SLOW`) that are resolved at once.
 const SLOW_OF_TENANT_MAX: usize = 3;
 
-/// An answer that takes longer is one of a silent name server.
+/// Lookups of this time or longer are slow: a name server answers within milliseconds, or not at all.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// Names that are known as slow. Beyond it all are forgotten.
+/// Bound on the names that are remembered as slow. respool forgets all of them when it is reached.
 const SLOW_MAX: usize = 4_096;
 
 /// What a name became: all its addresses, at least one.
@@ -80,7 +80,7 @@ struct Lines {
     waiting: VecDeque<(Line, VecDeque<Name>)>,
     /// How many names of each are with a thread.
     under_way: HashMap<Line, UnderWay>,
-    /// Names whose last answer took its time.
+    /// Names with a slow last lookup.
     slow: HashSet<Name>,
 }
 
@@ -102,7 +102,7 @@ struct UnderWay {
 struct Task {
     line: Line,
     name: Name,
-    /// Known as slow when it was taken.
+    /// The name counts as slow for its line until the lookup ends.
     is_slow: bool,
 }
 
@@ -144,14 +144,14 @@ impl Lines {
 
     /// The first name of a line that may be taken.
     fn first_of(&mut self, line: Line, names: &mut VecDeque<Name>) -> Option<Task> {
-        // A name that was taken from another line meanwhile has its answer from there.
-        let waits = |name: &Name| self.asked.get(name).is_some_and(|asked| !asked.is_under_way);
-        names.retain(waits);
         let all: usize = self.under_way.values().map(|of| of.all).sum();
         let own = self.under_way.get(&line).copied().unwrap_or_default();
         if own.all > 0 && (all >= NAMES_MAX || own.all >= NAMES_OF_TENANT_MAX) {
             return None;
         }
+        // A thread that took a name from another line answers the askers of this line, too.
+        let waits = |name: &Name| self.asked.get(name).is_some_and(|asked| !asked.is_under_way);
+        names.retain(waits);
         let is_slow = |name: &Name| self.slow.contains(name);
         let at = names.iter().position(|name| own.slow < SLOW_OF_TENANT_MAX || !is_slow(name))?;
         let name = names.remove(at)?;
@@ -342,7 +342,7 @@ mod tests {
         assert!(names.lock().asked.is_empty() && names.lock().under_way.is_empty());
     }
 
-    // Found by an attack: names of sixteen tenants that no name server answered kept another tenant from its server for 8 to 18 s.
+    // An attack: unanswered lookups of sixteen tenants delayed the server of another tenant by 8 to 18 s.
     #[test]
     fn silent_names_of_many_tenants_keep_no_other_from_its_own() {
         const TENANTS: usize = 100;
