@@ -101,7 +101,8 @@ impl Engine {
             Err(refusal) => return Some(self.refuse_inside(wish, refusal)),
         };
         let node = self.upstreams.get(watching)?.key.node;
-        let is_there = self.router.node(place) == Some(node);
+        let is_there =
+            self.lease_place(wish.id) == Some(place) || self.router.node(place) == Some(node);
         (!is_there).then(|| self.refuse_text(wish, |out| reject::write(out, reject::CROSSSLOT)))
     }
 

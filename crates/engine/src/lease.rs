@@ -34,7 +34,7 @@ use crate::shares::{Group, for_blocking};
 use crate::time::Time;
 use crate::topology::Place;
 use crate::transaction::Queueing;
-use crate::upstream::inflight::{Owner, Run};
+use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
 use crate::waiters::Line;
 use alloc::boxed::Box;
@@ -57,6 +57,8 @@ pub struct Lease {
     pub(crate) queues: bool,
     /// Requests of the client that were sent over it.
     pub(crate) sent: u32,
+    /// The slot of its keys was still on its way to that node: `ASKING` stands before each of its requests, and before its transaction as a whole.
+    pub(crate) asks: bool,
     /// It ends a transaction that depended on watched keys.
     pub(crate) watched: bool,
     /// The database that the client is in when EXEC was done: the last SELECT of the transaction.
@@ -96,6 +98,7 @@ impl Lease {
             unclean: false,
             queues: false,
             sent: 0,
+            asks: false,
             watched: false,
             db_after: None,
             done: false,
@@ -113,6 +116,7 @@ impl Lease {
             unclean,
             sent,
             state: _,
+            asks: _,
             queues: _,
             watched: _,
             db_after: _,
@@ -137,6 +141,7 @@ impl Lease {
             unclean: _,
             queues: _,
             sent: _,
+            asks: _,
             watched: _,
             db_after: _,
             done: _,
@@ -460,6 +465,9 @@ impl Engine {
         silent: bool,
     ) {
         self.forget_lease_waiter(id);
+        if self.lease_asks(id) {
+            self.say_own(now, upstream_id, OwnCommand::Asking, &[b"ASKING"]);
+        }
         let Some(client) = self.clients.get_mut(id) else { return };
         if let Some(lease) = &mut client.lease {
             lease.sent = lease.sent.saturating_add(1);
@@ -478,6 +486,19 @@ impl Engine {
         let at = upstream.append(&mut self.pool, frame);
         upstream.inflight.push(Run::new(owner, 1, counted(command, frame), now, at));
         self.touch_upstream(upstream_id);
+    }
+
+    /// Whether `ASKING` stands before the next request of this client's lease. Between MULTI and EXEC the one before MULTI still holds.
+    fn lease_asks(&self, id: ClientId) -> bool {
+        let lease = self.clients.get(id).and_then(|client| client.lease.as_ref());
+        lease.is_some_and(|lease| lease.asks && !lease.is_queueing_or_ending())
+    }
+
+    /// The request with which this lease begins again goes behind `ASKING`, or not.
+    pub(crate) fn set_lease_asks(&mut self, id: ClientId, asks: bool) {
+        if let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.as_mut()) {
+            lease.asks = asks;
+        }
     }
 
     /// Everything that was sent over this connection is answered.

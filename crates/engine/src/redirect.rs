@@ -175,7 +175,7 @@ impl Engine {
         let (target, named, wait_ms) = match (&question, place) {
             (None, _) => {
                 self.stats.note_redirect(reply);
-                self.way_on(now, id, run, reply, place, leased)
+                self.way_on(now, id, run, reply, place)
             }
             (Some(question), _) => {
                 self.ask_known_nodes(question, place);
@@ -369,7 +369,6 @@ impl Engine {
         run: &Run,
         reply: &[u8],
         place: Option<Place>,
-        leased: bool,
     ) -> (Target, Option<NodeId>, u64) {
         let asked = self.upstreams.get(id).map_or(self.first_node, |upstream| upstream.key.node);
         if self.is_left(asked) {
@@ -402,13 +401,6 @@ impl Engine {
                     self.leave_stale_connection(now, id);
                 }
                 (again, Some(node), at_once_ms)
-            }
-            // Between MULTI and EXEC there is no ASKING.
-            (Redirect::Ask(..), ..) if run.bond != Bond::None => (again, None, later_ms),
-            (Redirect::Ask(..), ..)
-                if leased && self.client_of(run.owner).is_some_and(|id| self.is_queueing(id)) =>
-            {
-                (again, None, later_ms)
             }
             // respool follows an ASK at once. Where servers disagree, every second ASK has the owner asked again, later.
             (Redirect::Ask(..), Some(node), _)
@@ -589,17 +581,19 @@ impl Engine {
     }
 
     fn write_parked(&mut self, now: Time, id: UpstreamId, parked: &Parked) {
-        // Before MULTI, which would queue it, and before ASKING, which holds for the very next request.
+        // Before MULTI, which would queue it, and before ASKING, which holds for the next request, or for the transaction that begins with it.
         self.load_script_before(now, id, parked.command, &parked.bytes);
+        let asks = matches!(parked.target, Target::Asking(..));
+        if asks {
+            self.say_own(now, id, OwnCommand::Asking, &[b"ASKING"]);
+        }
         if parked.leased
             && let Some(client) = self.client_of(parked.owner)
         {
             self.begin_again_at(now, client, id, parked.command, &parked.bytes);
+            self.set_lease_asks(client, asks);
         }
-        if let Target::Asking(..) = parked.target {
-            self.say_own(now, id, OwnCommand::Asking, &[b"ASKING"]);
-        }
-        let marks = Marks::behind_asking(matches!(parked.target, Target::Asking(..)));
+        let marks = Marks::behind_asking(asks);
         let bond = if parked.rest.is_empty() { Bond::None } else { Bond::First };
         if bond == Bond::First {
             self.say_own(now, id, OwnCommand::Multi, &[b"MULTI"]);

@@ -7,6 +7,7 @@ mod hostile;
 mod large;
 mod later;
 mod loss;
+mod migrating;
 mod order;
 mod overtaken;
 mod redirects;

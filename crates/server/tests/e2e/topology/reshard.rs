@@ -199,6 +199,43 @@ fn row_08_a_half_moved_slot_is_served_key_by_key() {
     assert_eq!(conn.reply().expect("in order"), b"+PONG\r\n");
 }
 
+// A slot may stay half moved for hours. Transactions with keys that are at its next owner, or at no node yet, are done there meanwhile.
+// Valkey 9.1 tells the redirect with EXEC and not with the first command, so only watched keys lead to the next owner there.
+#[test]
+fn row_08_transactions_go_on_while_their_slot_migrates() {
+    let (cluster, _proxy, mut conn) = three();
+    let tag = key_on(0, 32);
+    let (there, fresh) = (format!("{{{tag}}}there"), format!("{{{tag}}}fresh"));
+    assert_eq!(conn.ask(&format!("SET {there} 1")), "+OK\r\n");
+    let mut slot = cluster.begin_move(32, 1).expect("the move");
+    slot.move_key(&there).expect("the key");
+    conn.set_timeout(SOON);
+    let late = conn.ask("INFO server").contains("valkey_version:9.");
+    for (key, mut value) in [(&there, 1), (&fresh, 0)] {
+        let incr: &[&str] = &["INCR", key];
+        if !late {
+            let replies = pipeline(&mut conn, &[&["MULTI"], incr, incr, &["EXEC"], &["GET", key]]);
+            let done = format!("*2\r\n:{}\r\n:{}\r\n", value + 1, value + 2);
+            let read = format!("$1\r\n{}\r\n", value + 2);
+            assert_eq!(replies, ["+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", &done, &read]);
+            value += 2;
+        }
+        for begin in ["", "WATCH"].into_iter().filter(|begin| !begin.is_empty() || !late) {
+            if begin == "WATCH" {
+                assert_eq!(conn.ask(&format!("WATCH {key}")), "+OK\r\n");
+                let read = conn.ask(&format!("STRLEN {key}"));
+                assert_eq!(read, format!(":{}\r\n", u8::from(value > 0)));
+            }
+            let replies = ["MULTI", &incr.join(" "), "EXEC"].map(|words| conn.ask(words));
+            value += 1;
+            assert_eq!(replies, ["+OK\r\n", "+QUEUED\r\n", &format!("*1\r\n:{value}\r\n")]);
+        }
+        assert_eq!(conn.ask(&format!("GET {key}")), format!("$1\r\n{value}\r\n"));
+    }
+    slot.finish().expect("the end");
+    assert_eq!(conn.ask(&format!("EXISTS {there} {fresh}")), ":2\r\n");
+}
+
 // The end of waiting: TRYAGAIN for longer than a request is tried is an error of this request and
 // of no other one.
 #[test]
