@@ -50,6 +50,9 @@ impl Engine {
             return Step::Gone;
         }
         let waits = matches!(wish.row, Some(ids::WAIT | ids::WAITAOF));
+        if waits && let Some(failure) = self.unconfirmed(now, wish.id) {
+            return self.refuse_failure(wish, &failure);
+        }
         if waits && !self.is_one() && self.router.primaries().len() != 1 {
             return self.wait_everywhere(now, wish);
         }

@@ -486,6 +486,7 @@ impl Engine {
             return self.connection_failed(now, id, &cause, None);
         }
         self.note_refused_frame(id, cause, ours);
+        self.note_lost_writes(now, id);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let short_lived = upstream.note_life(now, &self.settings.timeouts, ours);
         let (role, half_given, key) = (upstream.role, upstream.forwarded > 0, upstream.key);

@@ -127,6 +127,7 @@ mod transfer;
 mod trust;
 mod turns;
 mod unblock;
+mod unconfirmed;
 mod unknown;
 pub mod upstream;
 mod waiters;

@@ -427,6 +427,16 @@ pub fn node(node: &str, cause: &str) -> Vec<u8> {
     out
 }
 
+/// `WAIT` or `WAITAOF` of a client that was connected when a primary was lost.
+pub fn unconfirmed() -> Vec<u8> {
+    let mut out = Vec::new();
+    write(
+        &mut out,
+        "ERR respool: a primary was lost: it may have acknowledged writes of this client that nobody can confirm now",
+    );
+    out
+}
+
 /// No node owns the slot.
 pub fn unserved(cause: &str) -> Vec<u8> {
     let mut out = Vec::new();

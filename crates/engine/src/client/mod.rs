@@ -143,6 +143,8 @@ pub struct Identity {
     pub(crate) awaited: Option<Box<Awaited>>,
     /// Since when it has not said who it is; `None`: it has, or nobody has looked yet.
     pub(crate) unknown_since: Option<Time>,
+    /// When it was last told that earlier writes cannot be confirmed (see `unconfirmed`).
+    pub(crate) told_of_loss_at: Option<Time>,
     /// How often the question was lost.
     pub(crate) words_lost: u8,
     /// Why it could not go to another tenant, until the request that wanted it is answered.
@@ -176,6 +178,7 @@ impl Identity {
             move_refused: _,
             is_arriving: _,
             unknown_since: _,
+            told_of_loss_at: _,
         } = self;
         name.len()
             + lib_name.len()

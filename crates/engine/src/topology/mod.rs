@@ -604,9 +604,13 @@ impl Engine {
         let Some(state) = self.router.pool_mut(pool) else { return };
         let Topology::Cluster(cluster) = &mut state.topology else { return };
         let homes: Vec<NodeId> = cluster.homes().collect();
+        let primaries = cluster.primaries();
         let changed = cluster.replace(now, &table, owners, &dead, &live);
         if !cluster.homes().eq(homes) {
             self.route_epoch = self.route_epoch.wrapping_add(1);
+        }
+        if changed {
+            self.note_lost_primaries(now, primaries);
         }
         self.topology_known(now, pool, teller, changed);
     }
@@ -631,6 +635,7 @@ impl Engine {
         }
         self.topology_known(now, pool, teller, changed);
         if changed && let Some(before) = before {
+            self.note_lost_primaries(now, alloc::vec![before]);
             // It may live on as a replica, or cut off as a primary that nobody follows: nothing new goes there.
             self.retire_node(before);
         }

@@ -10,6 +10,7 @@ mod tracking_later;
 mod transactions;
 mod turns;
 mod unblock;
+mod unconfirmed;
 mod unknown;
 mod unsubscribe;
 mod values;
