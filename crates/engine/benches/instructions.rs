@@ -8,7 +8,8 @@
 //! buffer. `whole_turn` is both with the sends between, for fifty clients, which is what a worker does in a turn; `cache_hits` is the same turn when all of it is
 //! answered from the near cache. `watching` is a hundred such
 //! turns with nobody watching, and with each kind of watching by itself and all together, as not every turn has a request that is looked at. `ruled` is a turn
-//! with policies in force.
+//! with policies in force. `broadcast` is a turn of a client that switches tracking off and on, beside few clients that do and beside many: it costs nearly the
+//! same.
 
 // The macros make public items of their own, which have no documentation.
 #![allow(missing_docs)]
@@ -154,6 +155,46 @@ fn hitting(pipeline: usize) -> Box<Warm> {
     warm.batch.clear();
     warm.turn();
     assert_eq!(warm.engine.stats().cache_hits, 50 * pipeline as u64, "no hits");
+    warm
+}
+
+/// So many clients hear of every key (`CLIENT TRACKING ON BCAST`). The first one says that it does not, and that it does, ten times.
+fn broadcasting(clients: usize) -> Box<Warm> {
+    let mut warm = Warm::with(Settings::default(), GET, 1, clients);
+    let says = |words: &[&[u8]]| {
+        let mut request = Vec::new();
+        resp::encode::request(&mut request, words);
+        request
+    };
+    let on = says(&[b"CLIENT", b"TRACKING", b"ON", b"BCAST"]);
+    warm.pipeline = [says(&[b"HELLO", b"3"]), on.clone()].concat();
+    warm.batch.clear();
+    warm.turn();
+    while let Some(action) = warm.engine.poll_action() {
+        if let Action::Connect(feed) = action {
+            warm.engine.handle_upstream_connected(warm.now, feed);
+            warm.flush_upstreams();
+            let hello = b"%2\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:7\r\n";
+            warm.engine.handle_upstream_bytes(warm.now, feed, hello);
+            warm.flush_upstreams();
+            warm.engine.handle_upstream_bytes(warm.now, feed, b"+OK\r\n");
+        }
+    }
+    warm.flush_clients();
+    warm.pipeline = [says(&[b"CLIENT", b"TRACKING", b"OFF"]), on].concat().repeat(10);
+    warm.clients.truncate(1);
+    for _ in 0..10 {
+        warm.turn();
+    }
+    warm.requests_in();
+    let mut told = 0;
+    while let Some(id) = warm.engine.poll_dirty_client() {
+        while let Some(buf) = warm.engine.begin_client_send(id) {
+            told += buf.len();
+            warm.engine.handle_client_sent(warm.now, id, buf);
+        }
+    }
+    assert_eq!(told, 20 * b"+OK\r\n".len(), "one of them is not answered");
     warm
 }
 
@@ -395,8 +436,16 @@ fn ruled(mut warm: Box<Warm>) {
     std::mem::forget(black_box(warm));
 }
 
+#[library_benchmark]
+#[bench::beside_10(broadcasting(10))]
+#[bench::beside_2000(broadcasting(2_000))]
+fn broadcast(mut warm: Box<Warm>) {
+    warm.turn();
+    std::mem::forget(black_box(warm));
+}
+
 library_benchmark_group!(
     name = path,
-    benchmarks = [request_in, reply_back, whole_turn, cache_hits, watching, ruled]
+    benchmarks = [request_in, reply_back, whole_turn, cache_hits, watching, ruled, broadcast]
 );
 main!(library_benchmark_groups = path);

@@ -67,7 +67,7 @@ impl Engine {
             || self.grants.fan.is_late()
             || self.learning.lookups.is_answered()
             || self.sweep.looks_at_deserted
-            || self.caches.stale
+            || self.caches.is_stale()
         {
             return Some(now);
         }

@@ -672,6 +672,7 @@ impl Engine {
         self.want_topology(pool);
         let Some(state) = self.router.pool_mut(pool) else { return };
         let Topology::Sentinel(group) = &mut state.topology else { return };
+        group.is_disowned = true;
         if let Some(before) = group.before.take() {
             group.primary = Some(before);
             self.route_epoch = self.route_epoch.wrapping_add(1);

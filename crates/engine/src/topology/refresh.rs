@@ -8,6 +8,7 @@
 //!
 //! Invariant: `asking` names an upstream that was asked or is to be asked when it is ready.
 
+use super::sentinel::Told;
 use super::slots::SLOTS;
 use super::{PoolState, Topology, sentinel, slots};
 use crate::engine::{Engine, Notice};
@@ -317,11 +318,18 @@ impl Engine {
         let out = upstream.out.buf(&mut self.pool);
         match &pool.topology {
             Topology::Sentinel(group) => {
+                // In this order: a failover between the two answers makes the epoch too small, and the next answer is believed.
+                encode::request(out, &[b"SENTINEL", b"MASTER", &group.name]);
                 encode::request(out, &[b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", &group.name]);
                 // The old word, which every version knows.
                 encode::request(out, &[b"SENTINEL", b"SLAVES", &group.name]);
                 encode::request(out, &[b"SENTINEL", b"SENTINELS", &group.name]);
-                let asked = [OwnCommand::Primary, OwnCommand::Replicas, OwnCommand::Sentinels];
+                let asked = [
+                    OwnCommand::Epoch,
+                    OwnCommand::Primary,
+                    OwnCommand::Replicas,
+                    OwnCommand::Sentinels,
+                ];
                 self.sent_own(now, id, at, &asked);
             }
             _ => {
@@ -490,6 +498,35 @@ impl Engine {
         true
     }
 
+    /// Whether the primary that a sentinel names is not the one, as others told of a later failover. Nothing else that it tells of it counts then.
+    fn doubts_primary(&mut self, id: UpstreamId, pool: u16, address: &Address) -> bool {
+        let Some(upstream) = self.upstreams.get_mut(id) else { return false };
+        let (teller, epoch) = (upstream.key.node, upstream.told_epoch.take());
+        let Some(named) = self.told_nodes(pool, [address]).pop() else { return false };
+        let Some(state) = self.router.pool_mut(pool) else { return false };
+        let Topology::Sentinel(group) = &mut state.topology else { return false };
+        let primary = group.primary;
+        match group.believes(teller, (address, primary == Some(named)), epoch) {
+            Told::Believed => return false,
+            Told::DoubtedAgain => {}
+            Told::Doubted => {
+                let [teller, named] = [teller, named].map(|node| self.label(node).to_string());
+                let primary = primary.map_or(String::new(), |node| self.label(node).to_string());
+                let cause = format!("{teller}: names {named}, while later news name {primary}");
+                self.notices.push_back(Notice::TopologyFailed { cause });
+            }
+        }
+        // What it names may be nobody's else, and is another node when it is named again.
+        self.forget_nodes();
+        true
+    }
+
+    /// Whether this sentinel's word for the primary was not taken.
+    fn dissents(&self, pool: u16, teller: NodeId) -> bool {
+        let state = self.router.pools.get(usize::from(pool));
+        matches!(state.map(|state| &state.topology), Some(Topology::Sentinel(group)) if group.dissents(teller))
+    }
+
     /// The answer to one of the questions.
     pub(crate) fn topology_reply(
         &mut self,
@@ -505,12 +542,27 @@ impl Engine {
         if let Some(upstream) = self.upstreams.get_mut(id).filter(|_| own == OwnCommand::Slots) {
             upstream.paged.open = upstream.paged.open.saturating_sub(1);
         }
+        if own == OwnCommand::Epoch {
+            if let Some(upstream) = self.upstreams.get_mut(id) {
+                upstream.told_epoch = sentinel::epoch(reply);
+            }
+            return;
+        }
         if own == OwnCommand::Slots && self.doubts(now, pool, node) {
             return;
         }
         // A node that left the table meanwhile has no more say in it.
         let knows = self.router.pools.get(usize::from(pool)).is_some_and(|state| state.knows(node));
         let parsed = parsed.filter(|_| knows);
+        let named = parsed.as_ref().filter(|_| own == OwnCommand::Primary);
+        if let Some(address) = named.and_then(sentinel::primary)
+            && self.doubts_primary(id, pool, &address)
+        {
+            return;
+        }
+        if own == OwnCommand::Replicas && self.dissents(pool, node) {
+            return;
+        }
         let taken = match parsed.as_ref() {
             Some(value) => self.take_answer(now, pool, node, (own, asked_at), value),
             None => Err(Useless::Empty),

@@ -1,8 +1,12 @@
 //! What sentinels tell of one primary, and what of it is believed.
 //!
-//! A sentinel answers three questions: who the primary is, who its replicas are, who the other sentinels are. They are asked in one write;
-//! the answers come in order, and each is taken in by itself. A message of `+switch-master` is only a sign to ask again, so a
+//! A sentinel answers four questions: how new its configuration is, who the primary is, who its replicas are, who the other sentinels are. They are asked in
+//! one write; the answers come in order, and each is taken in by itself. A message of `+switch-master` is only a sign to ask again, so a
 //! lost message costs a moment and never a wrong primary.
+//!
+//! Sentinels may disagree: one that is cut off from the others goes on naming the former primary. Each failover has an epoch, greater than all before
+//! (`config-epoch`, Sentinel's specification), so another primary is believed if its epoch is greater than that of the one in use. Where that does not
+//! decide (no epoch was told, or the configuration was made anew), more than half of the known sentinels must name it.
 //!
 //! Not here: when and whom to ask (`refresh`), and the proof that the named node is a primary indeed: its own answer to HELLO
 //! (`connect`).
@@ -13,6 +17,7 @@
 use crate::ids::NodeId;
 use crate::node::Address;
 use crate::topology::slots::read_host;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use resp::value::Value;
 
@@ -23,8 +28,14 @@ pub(crate) struct Group {
     pub(crate) name: Vec<u8>,
     /// Who it is; none until a sentinel told.
     pub(crate) primary: Option<NodeId>,
+    /// The epoch of the failover that made it the primary, if one was told.
+    epoch: Option<u64>,
+    /// The sentinels that name another one, and which.
+    dissenters: BTreeMap<NodeId, Address>,
     /// Who it was before, in case that the new one turns out to be none.
     pub(super) before: Option<NodeId>,
+    /// The primary said itself that it is none: whoever is named next is believed.
+    pub(super) is_disowned: bool,
     /// Its copies that are in order.
     pub(crate) replicas: Vec<NodeId>,
     /// Configured.
@@ -36,7 +47,52 @@ pub(crate) struct Group {
 impl Group {
     /// One of which nothing is known but whom to ask.
     pub(super) fn new(name: Vec<u8>, seeds: Vec<NodeId>) -> Self {
-        Self { name, primary: None, before: None, replicas: Vec::new(), seeds, found: Vec::new() }
+        Self {
+            name,
+            primary: None,
+            epoch: None,
+            dissenters: BTreeMap::new(),
+            before: None,
+            is_disowned: false,
+            replicas: Vec::new(),
+            seeds,
+            found: Vec::new(),
+        }
+    }
+
+    /// Whether this address is the primary's because this sentinel names it, in the configuration of this epoch. `is_known`: it is the primary's already.
+    pub(super) fn believes(
+        &mut self,
+        teller: NodeId,
+        (named, is_known): (&Address, bool),
+        epoch: Option<u64>,
+    ) -> Told {
+        let is_newer = epoch.is_some() && epoch > self.epoch;
+        if is_known || is_newer || self.primary.is_none() || self.is_disowned {
+            if is_known {
+                self.dissenters.remove(&teller);
+            } else {
+                self.dissenters.clear();
+            }
+            (self.epoch, self.is_disowned) = (self.epoch.max(epoch), false);
+            return Told::Believed;
+        }
+        let known = self.candidates();
+        self.dissenters.retain(|teller, _| known.contains(teller));
+        let before = self.dissenters.insert(teller, named.clone());
+        let is_new = before.as_ref() != Some(named);
+        let votes = self.dissenters.values().filter(|other| *other == named).count();
+        if votes * 2 <= known.len() {
+            return if is_new { Told::Doubted } else { Told::DoubtedAgain };
+        }
+        self.dissenters.clear();
+        self.epoch = epoch;
+        Told::Believed
+    }
+
+    /// Whether this sentinel named another primary than the one in use, and was not believed.
+    pub(super) fn dissents(&self, teller: NodeId) -> bool {
+        self.dissenters.contains_key(&teller)
     }
 
     /// Sentinels that can be asked, each once.
@@ -44,6 +100,21 @@ impl Group {
         let found = self.found.iter().filter(|node| !self.seeds.contains(node));
         self.seeds.iter().chain(found).copied().collect()
     }
+}
+
+/// What becomes of the name that a sentinel gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    Believed,
+    /// It is not the primary, and this sentinel did not say so before.
+    Doubted,
+    DoubtedAgain,
+}
+
+/// The answer to `SENTINEL MASTER`: the epoch of the failover that made the primary one; `None` if the sentinel does not tell, or may not.
+pub(super) fn epoch(reply: &[u8]) -> Option<u64> {
+    let (reply, _) = resp::value::parse(reply).ok()??;
+    core::str::from_utf8(field(&reply, b"config-epoch")?).ok()?.parse().ok()
 }
 
 /// The answer to `SENTINEL GET-MASTER-ADDR-BY-NAME`: `[host, port]`; null if the sentinel knows no such name.
@@ -60,27 +131,27 @@ pub(super) fn instances(reply: &Value<'_>) -> Option<Vec<Address>> {
     Some(reply.as_list()?.iter().filter_map(instance).collect())
 }
 
-fn instance(instance: &Value<'_>) -> Option<Address> {
-    let field = |name: &[u8]| -> Option<&[u8]> {
-        match instance {
-            Value::Map(pairs) => {
-                let pair = pairs.iter().find(|(field, _)| field.as_text() == Some(name));
-                pair.and_then(|(_, value)| value.as_text())
-            }
-            _ => {
-                let mut fields = instance.as_list()?.chunks_exact(2);
-                fields
-                    .find(|pair| pair[0].as_text() == Some(name))
-                    .and_then(|pair| pair[1].as_text())
-            }
+/// A field of an instance, which is a map or a flat list.
+fn field<'a>(instance: &'a Value<'_>, name: &[u8]) -> Option<&'a [u8]> {
+    match instance {
+        Value::Map(pairs) => {
+            let pair = pairs.iter().find(|(field, _)| field.as_text() == Some(name));
+            pair.and_then(|(_, value)| value.as_text())
         }
-    };
-    let flags = field(b"flags").unwrap_or_default();
+        _ => {
+            let mut fields = instance.as_list()?.chunks_exact(2);
+            fields.find(|pair| pair[0].as_text() == Some(name)).and_then(|pair| pair[1].as_text())
+        }
+    }
+}
+
+fn instance(instance: &Value<'_>) -> Option<Address> {
+    let flags = field(instance, b"flags").unwrap_or_default();
     let dead = [&b"s_down"[..], b"o_down", b"disconnected"];
     if flags.split(|byte| *byte == b',').any(|flag| dead.contains(&flag)) {
         return None;
     }
-    address(field(b"ip")?, field(b"port")?)
+    address(field(instance, b"ip")?, field(instance, b"port")?)
 }
 
 fn address(host: &[u8], port: &[u8]) -> Option<Address> {

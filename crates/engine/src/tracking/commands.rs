@@ -219,9 +219,9 @@ impl Engine {
             Some(now) => {
                 let added: Vec<Name> = added.into_iter().collect();
                 self.add_own_prefixes(now, id, &added);
-                self.renew_feed(now);
+                self.renew_feed_for(now, id);
             }
-            None => self.caches.stale = true,
+            None => drop(self.caches.changed.insert(id)),
         }
     }
 
@@ -232,7 +232,8 @@ impl Engine {
             return;
         }
         self.caches.clients.remove(&id);
-        self.caches.stale |= self.caches.broadcast.remove(&id);
+        self.caches.left |= self.caches.broadcast.remove(&id);
+        self.caches.changed.remove(&id);
         self.take_other_connections(id);
         self.leave_own(id, None);
     }

@@ -35,7 +35,7 @@ impl Engine {
         }
         if only_tells(&key) {
             // Now the one that is redirected to it can come.
-            self.caches.stale = true;
+            self.caches.changed.extend(key.owner);
         } else if key.lane == Lane::Tracked {
             self.say_tracking(now, id, &[]);
         } else {
@@ -89,30 +89,51 @@ impl Engine {
         self.say_tracking(now, id, &options);
     }
 
-    /// Clients in BCAST mode came or changed: the connections ask for what is wanted now, at every primary.
-    pub(super) fn renew_feed(&mut self, now: Time) {
-        let prefixes = self.take_wanted_prefixes();
-        let before = core::mem::replace(&mut self.caches.prefixes, prefixes);
+    /// Owners of slots changed: the connections of all clients in BCAST mode ask for what is wanted, at every primary.
+    fn renew_feed(&mut self, now: Time) {
+        let clients: Vec<ClientId> = self.caches.broadcast.iter().copied().collect();
+        let before = self.take_wanted_prefixes(&clients).unwrap_or(self.caches.prefixes.clone());
         let dbs = self.shared_feed_dbs();
-        for node in self.router.primaries() {
-            for db in &dbs {
-                self.renew_feed_of(now, node, *db, &before);
-            }
-        }
-        for id in self.caches.broadcast.iter().copied().collect::<Vec<_>>() {
+        self.renew_feeds_of(now, &dbs, &before);
+        for id in clients {
             self.renew_own_feed(now, id);
+        }
+    }
+
+    /// This client in BCAST mode came or changed: its connections ask for what it wants, too, at every primary.
+    pub(super) fn renew_feed_for(&mut self, now: Time, id: ClientId) {
+        if !self.caches.broadcast.contains(&id) {
+            return;
+        }
+        let before = self.take_wanted_prefixes(&[id]);
+        let mut dbs = self.feed_dbs_of(id);
+        if before.is_some() {
+            dbs.extend(self.feeds().filter(|(_, key)| key.owner.is_none()).map(|(_, key)| key.db));
+        }
+        let before = before.unwrap_or(self.caches.prefixes.clone());
+        self.renew_feeds_of(now, &dbs, &before);
+        self.renew_own_feed(now, id);
+    }
+
+    fn renew_feeds_of(&mut self, now: Time, dbs: &BTreeSet<u32>, before: &[Name]) {
+        for node in self.router.primaries() {
+            for db in dbs {
+                self.renew_feed_of(now, node, *db, before);
+            }
         }
     }
 
     /// The databases for which clients hear of every change over connections that they share.
     fn shared_feed_dbs(&self) -> BTreeSet<u32> {
-        let clients = self.caches.broadcast.iter().filter_map(|id| self.clients.get(*id));
-        let ears = clients.flat_map(|client| {
-            let earlier = client.tracking.iter().flat_map(|tracking| tracking.earlier.iter());
-            earlier.copied().chain(client.ear())
-        });
+        self.caches.broadcast.iter().flat_map(|id| self.feed_dbs_of(*id)).collect()
+    }
+
+    /// The databases for which this client does.
+    fn feed_dbs_of(&self, id: ClientId) -> BTreeSet<u32> {
+        let Some(client) = self.clients.get(id) else { return BTreeSet::new() };
+        let earlier = client.tracking.iter().flat_map(|tracking| tracking.earlier.iter());
         let shared = |ear: &Ear| ear.lane == Lane::Broadcast && ear.owner.is_none();
-        ears.filter(shared).map(|ear| ear.db).collect()
+        earlier.copied().chain(client.ear()).filter(shared).map(|ear| ear.db).collect()
     }
 
     fn renew_feed_of(&mut self, now: Time, node: NodeId, db: u32, before: &[Name]) {
@@ -138,12 +159,13 @@ impl Engine {
         self.drop_caches(key);
     }
 
-    /// The fewest prefixes that cover those of all clients and what was asked for before: a server refuses ones that overlap, and what nobody
-    /// wants any more does no harm. Clients whose prefixes are among them are not looked at again.
-    fn take_wanted_prefixes(&mut self) -> Vec<Name> {
-        let mut all: BTreeSet<Name> = self.caches.prefixes.iter().cloned().collect();
+    /// From now on the connections ask for the fewest prefixes that cover those of these clients and what was asked for before: a server refuses ones that
+    /// overlap, and what nobody wants any more does no harm. Clients whose prefixes are among them are not looked at again. Returns what was asked for
+    /// before, if that was something else.
+    fn take_wanted_prefixes(&mut self, clients: &[ClientId]) -> Option<Vec<Name>> {
         let round = self.caches.prefix_round;
-        for id in &self.caches.broadcast {
+        let mut new: Vec<Name> = Vec::new();
+        for id in clients {
             let client = self.clients.get_mut(*id).filter(|client| !client.has_own());
             let tracking = client.and_then(|client| client.tracking.as_mut());
             let Some(tracking) = tracking.filter(|one| one.covered_in != Some(round)) else {
@@ -151,11 +173,16 @@ impl Engine {
             };
             tracking.covered_in = Some(round);
             match tracking.broadcast {
-                true => all.extend(tracking.prefixes.iter().cloned()),
-                false => drop(all.insert(Arc::from(&b""[..]))),
+                true => new.extend(tracking.prefixes.iter().cloned()),
+                false => new.push(Arc::from(&b""[..])),
             }
         }
-        covering(all.into_iter())
+        if new.is_empty() {
+            return None;
+        }
+        let all: BTreeSet<Name> = self.caches.prefixes.iter().cloned().chain(new).collect();
+        let before = core::mem::replace(&mut self.caches.prefixes, covering(all.into_iter()));
+        (before != self.caches.prefixes).then_some(before)
     }
 
     fn feeds(&self) -> impl Iterator<Item = (UpstreamId, UpstreamKey)> {
@@ -182,7 +209,7 @@ impl Engine {
             return None;
         }
         // It may have come to this protocol in the same packet.
-        self.follow_feed(now);
+        self.renew_feeds(now);
         self.wait_for_feed(now, id)
     }
 
@@ -228,28 +255,35 @@ impl Engine {
     pub(crate) fn feed_confirmed(&mut self, now: Time, id: UpstreamId) {
         // Those wait that must hear of what they change themselves.
         self.wake_waiters(id);
-        self.leave_earlier_feeds(now);
+        match self.upstreams.get(id).and_then(|up| up.key.owner) {
+            Some(owner) => self.leave_earlier_feeds(now, owner),
+            None => self.leave_all_earlier_feeds(now),
+        }
     }
 
-    /// Clients in BCAST mode that hear another way by now, at every primary, need the way no more by which they heard before, once that has told
-    /// what was on its way.
-    fn leave_earlier_feeds(&mut self, now: Time) {
+    fn leave_all_earlier_feeds(&mut self, now: Time) {
         for id in self.caches.broadcast.iter().copied().collect::<Vec<_>>() {
-            let Some((ear, earlier)) = self.may_leave(id) else { continue };
-            let nodes = self.router.primaries();
-            let keys = earlier.iter().flat_map(|ear| nodes.iter().map(|node| ear.at(*node)));
-            let listed = keys.filter_map(|key| self.by_key.get(&key).copied());
-            let tells = |id: &UpstreamId| self.upstreams.get(*id).is_some_and(|up| up.is_ready());
-            let feeds: Vec<UpstreamId> = listed.filter(tells).collect();
-            let number = self.next_fence();
-            if let Some(tracking) = self.clients.get_mut(id).and_then(|c| c.tracking.as_mut()) {
-                tracking.leaving = Some(Leaving { ear, waits: feeds.len() + 1, number });
-            }
-            for feed in feeds {
-                self.ask_fence(now, feed, Asked::LastWord(id, number));
-            }
-            self.said_last_word(id, number);
+            self.leave_earlier_feeds(now, id);
         }
+    }
+
+    /// A client in BCAST mode that hears another way by now, at every primary, needs the way no more by which it heard before, once that has told
+    /// what was on its way.
+    fn leave_earlier_feeds(&mut self, now: Time, id: ClientId) {
+        let Some((ear, earlier)) = self.may_leave(id) else { return };
+        let nodes = self.router.primaries();
+        let keys = earlier.iter().flat_map(|ear| nodes.iter().map(|node| ear.at(*node)));
+        let listed = keys.filter_map(|key| self.by_key.get(&key).copied());
+        let tells = |id: &UpstreamId| self.upstreams.get(*id).is_some_and(|up| up.is_ready());
+        let feeds: Vec<UpstreamId> = listed.filter(tells).collect();
+        let number = self.next_fence();
+        if let Some(tracking) = self.clients.get_mut(id).and_then(|c| c.tracking.as_mut()) {
+            tracking.leaving = Some(Leaving { ear, waits: feeds.len() + 1, number });
+        }
+        for feed in feeds {
+            self.ask_fence(now, feed, Asked::LastWord(id, number));
+        }
+        self.said_last_word(id, number);
     }
 
     /// How a client in BCAST mode hears at every primary, and how it heard before, if it is not leaving that already.
@@ -283,7 +317,8 @@ impl Engine {
         }
         tracking.leaving = None;
         // It may have taken yet another way meanwhile: then that is looked at.
-        self.caches.stale = true;
+        self.caches.changed.insert(id);
+        self.caches.left = true;
         if hears_by == Some(ear) {
             tracking.earlier.clear();
             self.leave_own(id, Some(ear));
@@ -301,7 +336,7 @@ impl Engine {
                 self.teller_lost(&key);
             }
             // One that was in use for a transaction is not connected again by itself.
-            self.caches.stale |= key.owner.is_some();
+            self.caches.changed.extend(key.owner);
         }
     }
 
@@ -337,30 +372,40 @@ impl Engine {
             self.caches.look_at = None;
             self.look_at_owners();
         }
-        if !moved && !self.caches.stale {
-            return;
+        for id in core::mem::take(&mut self.caches.changed) {
+            self.renew_feed_for(now, id);
+            self.leave_earlier_feeds(now, id);
         }
-        if moved && !self.is_one() && !self.caches.keys.is_empty() {
+        if moved {
+            self.follow_owners(now);
+        }
+        if core::mem::take(&mut self.caches.left) && !self.caches.prefixes.is_empty() {
+            let mut clients = self.caches.broadcast.iter();
+            if clients.all(|id| self.feed_dbs_of(*id).is_empty()) {
+                self.end_feed();
+            }
+        }
+    }
+
+    /// Owners of slots changed, or the nodes that have them.
+    fn follow_owners(&mut self, now: Time) {
+        if !self.is_one() && !self.caches.keys.is_empty() {
             self.caches.look_at.get_or_insert(now.plus_ms(RELINK_MS));
         }
-        (self.caches.route_epoch, self.caches.stale) = (self.route_epoch, false);
-        if !self.caches.broadcast.is_empty() {
-            let before: BTreeSet<UpstreamId> = self.feeds().map(|(id, _)| id).collect();
-            let heard: BTreeSet<Ear> = self.feeds().map(|(_, key)| Ear::of(&key)).collect();
-            self.renew_feed(now);
-            // One more of those by which somebody heard already: not the first of a client that takes another way.
-            let is_late = |(id, key): &(UpstreamId, UpstreamKey)| {
-                !before.contains(id) && heard.contains(&Ear::of(key))
-            };
-            let late: Vec<UpstreamId> = self.feeds().filter(is_late).map(|(id, _)| id).collect();
-            if moved {
-                self.caches.late.extend(late);
-            }
-            self.leave_earlier_feeds(now);
+        self.caches.route_epoch = self.route_epoch;
+        if self.caches.broadcast.is_empty() {
+            return;
         }
-        if !self.caches.prefixes.is_empty() && self.shared_feed_dbs().is_empty() {
-            self.end_feed();
-        }
+        let before: BTreeSet<UpstreamId> = self.feeds().map(|(id, _)| id).collect();
+        let heard: BTreeSet<Ear> = self.feeds().map(|(_, key)| Ear::of(&key)).collect();
+        self.renew_feed(now);
+        // One more of those by which somebody heard already: not the first of a client that takes another way.
+        let is_late = |(id, key): &(UpstreamId, UpstreamKey)| {
+            !before.contains(id) && heard.contains(&Ear::of(key))
+        };
+        let late: Vec<UpstreamId> = self.feeds().filter(is_late).map(|(id, _)| id).collect();
+        self.caches.late.extend(late);
+        self.leave_all_earlier_feeds(now);
     }
 }
 

@@ -93,8 +93,11 @@ pub(crate) struct Caches {
     pub(crate) look_at: Option<Time>,
     /// Connections of the lane `Broadcast` that were made because an owner changed.
     late: BTreeSet<UpstreamId>,
-    /// Clients came, went or changed, so those connections are to be looked at.
-    pub(crate) stale: bool,
+    /// Clients that came or hear another way: the connections by which they hear are to be looked at, of these clients alone. However many others there are,
+    /// a client's own commands cost no more.
+    changed: BTreeSet<ClientId>,
+    /// A client in BCAST mode went or hears another way, perhaps the last one.
+    left: bool,
     /// The prefixes that shared connections of the lane `Broadcast` were asked for, in order.
     prefixes: Vec<Name>,
     /// Grows when they are all forgotten.
@@ -132,6 +135,11 @@ impl Caches {
             is_read
         });
         self.bytes -= freed;
+    }
+
+    /// Whether connections are to be looked at.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.left || !self.changed.is_empty()
     }
 
     /// Bytes of the names of keys, and of what each client takes.
@@ -578,7 +586,7 @@ impl Engine {
         let Some(client) = self.clients.get_mut(id) else { return };
         let after = client.ear();
         let Some(tracking) = client.tracking.as_mut().filter(|_| before != after) else { return };
-        self.caches.stale = true;
+        self.caches.changed.insert(id);
         if after.is_some_and(|ear| ear.lane == Lane::Broadcast) {
             self.caches.broadcast.insert(id);
         }

@@ -78,6 +78,8 @@ pub enum OwnCommand {
     Functions,
     /// `ROLE`: how a node is.
     Role,
+    /// `SENTINEL MASTER`: of which failover its answer to the next question is.
+    Epoch,
     /// `SENTINEL GET-MASTER-ADDR-BY-NAME`: who the primary is.
     Primary,
     /// `SENTINEL SLAVES`: who its replicas are.
@@ -118,7 +120,9 @@ impl OwnCommand {
             }
             Self::Track | Self::Near(_) | Self::Script | Self::Question(_) => OWN_REPLY_BYTES,
             Self::Asking | Self::Standing | Self::Unblock | Self::Ping => OWN_REPLY_BYTES,
-            Self::Role | Self::Primary | Self::Delimiter(_) | Self::Unknown(_) => OWN_REPLY_BYTES,
+            Self::Epoch | Self::Role | Self::Primary | Self::Delimiter(_) | Self::Unknown(_) => {
+                OWN_REPLY_BYTES
+            }
         }
     }
 }

@@ -257,6 +257,8 @@ pub struct Upstream {
     pub no_reply_before: Option<Time>,
     /// Questions before pages of SCAN.
     pub(crate) paged: Paged,
+    /// Of a sentinel: the epoch of the configuration that its next answers are of.
+    pub(crate) told_epoch: Option<u64>,
     /// When it is looked at again: not after its deadline (`timers`).
     pub(crate) wake_at: Option<Time>,
     /// The id that the connection has at its server; `None` if that has not told it.
@@ -317,6 +319,7 @@ impl Upstream {
             ready_at: Time::default(),
             no_reply_before: None,
             paged: Paged::default(),
+            told_epoch: None,
             wake_at: None,
             server_id: None,
             scripts: BTreeSet::new(),
@@ -517,7 +520,7 @@ impl Upstream {
         self.forwarded = 0;
         self.in_push = false;
         self.waits_for_buffer = false;
-        self.paged = Paged::default();
+        (self.paged, self.told_epoch) = (Paged::default(), None);
         self.stall = None;
         self.stalled_us = 0;
     }

@@ -27,16 +27,15 @@ fn the_primary_is_asked_for_before_the_first_request_goes_anywhere() {
 }
 
 #[test]
-fn the_three_questions_and_the_subscription_go_out_in_one_write() {
+fn the_four_questions_and_the_subscription_go_out_in_one_write() {
     let mut story = Story::sentinels();
     story.is_mute("s1").client("a").says("GET k");
     assert!(story.node("s1").key().resp3, "messages and answers are told apart");
     let name = "mymaster";
     story.node("s1").gets(["SUBSCRIBE +switch-master"]);
-    story.node("s1").gets(&format!("SENTINEL GET-MASTER-ADDR-BY-NAME {name}"));
-    story
-        .node("s1")
-        .gets([&*format!("SENTINEL SLAVES {name}"), &format!("SENTINEL SENTINELS {name}")]);
+    for word in ["MASTER", "GET-MASTER-ADDR-BY-NAME", "SLAVES", "SENTINELS"] {
+        story.node("s1").gets(&format!("SENTINEL {word} {name}"));
+    }
     assert_eq!(story.node("s1").gets_nothing().writes(), 2, "the greeting, and all questions");
 }
 
@@ -67,6 +66,51 @@ fn a_name_that_becomes_known_serves_those_who_wait() {
     story.after_ms(500).sentinels_say("n1").after_ms(200);
     story.node("n1").gets("GET k").answers("\"v\"");
     story.client("a").gets("\"v\"");
+}
+
+#[test]
+fn a_sentinel_that_did_not_hear_of_the_last_failover_moves_nobody() {
+    let mut story = Story::sentinels_with(|settings| *settings = behind(&["s1", "s2", "s3"]));
+    story.sentinels_are("s1 s2 s3").client("a").says("GET k");
+    story.node("n1").gets("GET k").answers("nil");
+    story.client("a").gets("nil");
+    for lagging in ["s1", "s2", "s3"] {
+        story.sentinels_say("n1 n2").after_ms(3_500);
+        story.sentinel_lags(lagging, "n2 n1").after_ms(3_500).asked_sentinels();
+        for _ in 0..8 {
+            story.after_ms(500).client("a").says("GET k");
+            story.node("n2").gets("GET k").answers("nil");
+            story.client("a").gets("nil");
+        }
+        assert!(story.asked_sentinels().contains(&lagging.to_string()));
+        assert!(story.was_told("names n1:7000, while later news name n2:7000"));
+    }
+}
+
+#[test]
+fn where_no_epoch_is_told_more_than_half_of_the_sentinels_must_name_another_primary() {
+    let mut story = Story::sentinels_with(|settings| *settings = behind(&["s1", "s2", "s3"]));
+    story.forgets_epochs().sentinels_are("s1 s2 s3").client("a").says("GET k");
+    story.node("n1").gets("GET k").answers("nil");
+    story.client("a").gets("nil");
+    story.sentinel_says("s2", "n3").after_ms(4_500);
+    story.client("a").says("GET k");
+    story.node("n1").gets("GET k").answers("nil");
+    story.client("a").gets("nil");
+    story.sentinel_says("s3", "n3").after_ms(3_500);
+    story.client("a").says("GET k");
+    story.node("n3").gets("GET k").answers("nil");
+}
+
+#[test]
+fn a_configuration_that_was_made_anew_is_believed_when_more_than_half_tell_it() {
+    let mut story = Story::sentinels_with(|settings| *settings = behind(&["s1", "s2", "s3"]));
+    story.sentinels_are("s1 s2 s3").sentinels_say("n2 n1").client("a").says("GET k");
+    story.node("n2").gets("GET k").answers("nil");
+    story.client("a").gets("nil");
+    story.sentinels_begin_anew("n1 n2").after_ms(3_500);
+    story.client("a").says("GET k");
+    story.node("n1").gets("GET k").answers("nil");
 }
 
 #[test]
@@ -177,12 +221,15 @@ fn a_message_during_a_question_is_not_lost() {
     story.node("n1").gets("GET k").answers("nil");
     // The answer that is under way was made before the change.
     story.is_mute("s1").after_ms(1_100);
-    let questions = ["GET-MASTER-ADDR-BY-NAME", "SLAVES", "SENTINELS"];
+    let questions = ["MASTER", "GET-MASTER-ADDR-BY-NAME", "SLAVES", "SENTINELS"];
     story.node("s1").gets(
         questions.map(|word| format!("SENTINEL {word} mymaster")).each_ref().map(|line| &**line),
     );
     story.switch_master("s1");
-    story.node("s1").answers("*2\r\n$2\r\nn1\r\n$4\r\n7000\r\n").answers(["*0", "*0"]);
+    let epoch = |epoch: u8| format!("%1\r\n$12\r\nconfig-epoch\r\n$1\r\n{epoch}\r\n");
+    story.node("s1").answers(&*epoch(1)).answers("*2\r\n$2\r\nn1\r\n$4\r\n7000\r\n");
+    story.node("s1").answers(["*0", "*0"]);
+    story.node("s1").gets("SENTINEL MASTER mymaster").answers(&*epoch(2));
     story.node("s1").gets("SENTINEL GET-MASTER-ADDR-BY-NAME mymaster");
     story.node("s1").answers("*2\r\n$2\r\nn2\r\n$4\r\n7000\r\n");
     story.client("a").gets("nil").says("GET k");

@@ -14,7 +14,7 @@
 
 use super::file::{self, Watch};
 use super::{Control, Order, Wish, certificates, extensions};
-use crate::sources::SourceError;
+use crate::sources::{SourceError, Sources};
 use crate::worker::mailbox::{Change as WorkerChange, Message};
 use crate::{listeners, run, settings};
 use config::options::OptionSpec;
@@ -55,19 +55,28 @@ pub(super) enum Replier {
     Log(String),
 }
 
-impl<S> Control<S> {
+impl<S: 'static> Control<S> {
     /// The file is read again, because of this, and somebody may wait for what comes of it.
     pub(super) fn reload(
         &mut self,
-        cause: &str,
+        cause: &'static str,
         reply: Option<Sender<Result<Vec<Change>, String>>>,
     ) {
-        let read = self.sources.read_file();
-        let loaded = read.and_then(|text| {
-            let loaded = self.sources.load(text.as_deref(), &[])?;
+        let read = |sources: &Sources| {
+            let text = sources.read_file()?;
+            let loaded = sources.load(text.as_deref(), &[])?;
             Ok((text, loaded))
-        });
-        let error = match loaded {
+        };
+        self.read_apart(read, move |control, read| control.was_reloaded(cause, reply, read));
+    }
+
+    fn was_reloaded(
+        &mut self,
+        cause: &str,
+        reply: Option<Sender<Result<Vec<Change>, String>>>,
+        read: Result<(Option<String>, Loaded), SourceError>,
+    ) {
+        let error = match read {
             Ok((text, mut loaded)) => {
                 loaded.keep_workers(&self.loaded);
                 let pending = self.leave_fixed(&mut loaded, cause);
@@ -152,7 +161,11 @@ impl<S> Control<S> {
                 ClientChanges::None => Err(REWRITE_REFUSED.to_owned()),
                 reach => {
                     let may = |option: &OptionSpec| option.may_clients_set(reach);
-                    self.rewrite(&may).map(|()| Vec::new()).map_err(|error| format!("ERR {error}"))
+                    return self.rewrite(&may, move |control, done| {
+                        let done =
+                            done.map(|()| Vec::new()).map_err(|error| format!("ERR {error}"));
+                        control.reply(to, Answer::Config(done));
+                    });
                 }
             },
             ConfigWish::Set(pairs) => match self.set(to, &pairs) {
@@ -202,12 +215,30 @@ impl<S> Control<S> {
             given.push((option.name, option.words_of(value)));
         }
         let names: Vec<&str> = given.iter().map(|(name, _)| *name).collect();
-        let changes = joined(&self.changes, given);
-        let mut loaded = self.sources.load(self.text.as_deref(), &changes).map_err(in_reply)?;
+        let (text, changes) = (self.text.clone(), joined(&self.changes, given));
+        let read = move |sources: &Sources| (sources.load(text.as_deref(), &changes), changes);
+        self.read_apart(read, move |control, (loaded, changes)| {
+            let loaded = loaded.map_err(in_reply);
+            let done = loaded.and_then(|loaded| control.take_set(to, &names, changes, loaded));
+            if let Err(error) = done {
+                control.reply(to, Answer::Config(Err(error)));
+            }
+        });
+        Ok(())
+    }
+
+    /// `CONFIG SET` of these options led to this configuration.
+    fn take_set(
+        &mut self,
+        to: ReplyTo,
+        names: &[&'static str],
+        changes: Vec<Given>,
+        mut loaded: Loaded,
+    ) -> Result<(), String> {
         loaded.keep_workers(&self.loaded);
-        let pending = self.leave_pending(&mut loaded, &names);
+        let pending = self.leave_pending(&mut loaded, names);
         let pending = pending.map_err(|option| set_failed(option.name, NEEDS_RESTART))?;
-        if let Some((name, error)) = self.refuses(&loaded, &names) {
+        if let Some((name, error)) = self.refuses(&loaded, names) {
             return Err(set_failed(name, &error));
         }
         self.in_force(loaded, changes, "CONFIG SET")
@@ -225,20 +256,35 @@ impl<S> Control<S> {
         reply: Sender<Result<Vec<Change>, String>>,
     ) {
         let mut changes = self.changes.clone();
-        let names: Vec<&str> = wishes.iter().map(|(option, _)| option.name).collect();
+        let names: Vec<&'static str> = wishes.iter().map(|(option, _)| option.name).collect();
         for (option, words) in wishes {
             changes.retain(|(name, _)| *name != option.name);
             changes.extend(words.map(|words| (option.name, words)));
         }
-        let loaded = match dry_run {
-            true => self.sources.load_dry(self.text.as_deref(), &changes),
-            false => self.sources.load(self.text.as_deref(), &changes),
+        let text = self.text.clone();
+        let read = move |sources: &Sources| match dry_run {
+            true => (sources.load_dry(text.as_deref(), &changes), changes),
+            false => (sources.load(text.as_deref(), &changes), changes),
         };
+        self.read_apart(read, move |control, (loaded, changes)| {
+            control.take_change(&names, changes, loaded, dry_run, reply);
+        });
+    }
+
+    /// A change by HTTP of these options led to this configuration.
+    fn take_change(
+        &mut self,
+        names: &[&'static str],
+        changes: Vec<Given>,
+        loaded: Result<Loaded, SourceError>,
+        dry_run: bool,
+        reply: Sender<Result<Vec<Change>, String>>,
+    ) {
         let done = loaded.map_err(|error| error.to_string()).and_then(|mut loaded| {
             loaded.keep_workers(&self.loaded);
-            let pending = self.leave_pending(&mut loaded, &names);
+            let pending = self.leave_pending(&mut loaded, names);
             let pending = pending.map_err(|option| format!("{}: {NEEDS_RESTART}", option.name))?;
-            if let Some((name, error)) = self.refuses(&loaded, &names) {
+            if let Some((name, error)) = self.refuses(&loaded, names) {
                 return Err(format!("{name}: {error}"));
             }
             if let Some(error) = loaded.without_order() {
@@ -404,20 +450,44 @@ impl<S> Control<S> {
 
     /// Writes changes into the file: those of the options that whoever asks `may` write. The others stay changes, so that a client
     /// does not make permanent what the operator changed for a while.
-    pub(super) fn rewrite(&mut self, may: &dyn Fn(&OptionSpec) -> bool) -> Result<(), String> {
-        let failed = |error: &dyn std::fmt::Display| format!("Rewriting config file: {error}");
+    pub(super) fn rewrite(
+        &mut self,
+        may: &dyn Fn(&OptionSpec) -> bool,
+        then: impl FnOnce(&mut Self, Result<(), String>) + 'static,
+    ) {
+        let rewrite = match self.rewritten(may) {
+            Ok(rewrite) => rewrite,
+            Err(error) => return then(self, Err(error)),
+        };
+        let read =
+            move |sources: &Sources| (sources.load(Some(&rewrite.text), &rewrite.kept), rewrite);
+        self.read_apart(read, move |control, (loaded, rewrite)| {
+            let loaded = loaded.map_err(|error| rewrite_failed(&error));
+            let done = loaded.and_then(|loaded| control.write_file(rewrite, loaded));
+            then(control, done);
+        });
+    }
+
+    /// The file as it is to be.
+    fn rewritten(&self, may: &dyn Fn(&OptionSpec) -> bool) -> Result<Rewrite, String> {
         let (Some(file), Some(text)) = (self.sources.file(), &self.text) else {
             return Err("The server is running without a config file".to_owned());
         };
-        let on_disk = self.sources.read_file().map_err(|error| failed(&error))?;
+        let on_disk = self.sources.read_file().map_err(|error| rewrite_failed(&error))?;
         if on_disk.as_ref() != Some(text) {
-            return Err(failed(&"it was changed by somebody else; have it read first (SIGHUP)"));
+            let cause = "it was changed by somebody else; have it read first (SIGHUP)";
+            return Err(rewrite_failed(&cause));
         }
         let is_written = |(name, _): &Given| OptionSpec::find(name).is_some_and(may);
         let (written, kept): (Vec<Given>, Vec<Given>) =
             self.changes.iter().cloned().partition(is_written);
-        let new = config::rewrite(text, &written).map_err(|error| failed(&error))?;
-        let mut loaded = self.sources.load(Some(&new), &kept).map_err(|error| failed(&error))?;
+        let text = config::rewrite(text, &written).map_err(|error| rewrite_failed(&error))?;
+        Ok(Rewrite { file: file.to_owned(), text, written: written.len(), kept })
+    }
+
+    /// Writes it, with which the configuration would be this one.
+    fn write_file(&mut self, rewrite: Rewrite, mut loaded: Loaded) -> Result<(), String> {
+        let Rewrite { file, text, written, kept } = rewrite;
         loaded.keep_workers(&self.loaded);
         // They stand in the file as they did, and wait for a restart.
         loaded.keep_fixed(&self.loaded, self.tells_former_mirrors());
@@ -428,17 +498,31 @@ impl<S> Control<S> {
                 "the environment or a flag wins over what is in the file now; after a restart it is as they say"
             );
         }
-        write_whole(file, new.as_bytes()).map_err(|error| failed(&error))?;
-        tracing::info!(file = %file.display(), options = written.len(), "changes are in the configuration file");
+        write_whole(&file, text.as_bytes()).map_err(|error| rewrite_failed(&error))?;
+        tracing::info!(file = %file.display(), options = written, "changes are in the configuration file");
         // Those that something stronger hides from the file stay changes.
         let hidden: Vec<&str> =
             loaded.changes_to(&self.loaded).iter().map(|change| change.option.name).collect();
         let stays =
             |(name, _): &Given| hidden.contains(name) || kept.iter().any(|(kept, _)| kept == name);
         self.changes.retain(stays);
-        self.text = Some(new);
+        self.text = Some(text);
         Ok(())
     }
+}
+
+/// The configuration file as it is to be.
+struct Rewrite {
+    file: PathBuf,
+    text: String,
+    /// How many options change in it.
+    written: usize,
+    /// Changes that do not go into it.
+    kept: Vec<Given>,
+}
+
+fn rewrite_failed(error: &dyn std::fmt::Display) -> String {
+    format!("Rewriting config file: {error}")
 }
 
 /// The changes with some more, the later of each option.

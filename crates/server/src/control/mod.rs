@@ -14,6 +14,7 @@
 //!
 //! Invariant: orders are carried out one after the other, so there is one configuration at a time.
 
+mod apart;
 pub mod certificates;
 mod changes;
 pub(crate) mod extensions;
@@ -31,6 +32,7 @@ use crate::log::Logging;
 use crate::sources::Sources;
 use crate::tenants::Registry;
 use crate::worker::mailbox::{Message, Post, Upward};
+use apart::Apart;
 use certificates::Certificates;
 use changes::Replier;
 use config::options::OptionSpec;
@@ -60,6 +62,8 @@ pub enum Order {
     Worker(Upward),
     /// Whoever looks after the proxy, by HTTP.
     Admin(AdminOrder),
+    /// What another thread was to read is there.
+    Read,
     /// All workers have ended; false: one of them by a bug.
     Ended(bool),
 }
@@ -126,6 +130,7 @@ pub struct Control<S> {
     /// What each part gets of them.
     share: Allotment,
     watch: Option<Watch>,
+    apart: Apart<S>,
     rounds: Rounds<Replier>,
     /// Until when deployments may be told something that are mirrors no more.
     mirrors_leave_until: Option<Instant>,
@@ -174,7 +179,7 @@ pub struct Begin<S> {
     pub(crate) admin: watch::Sender<Arc<AdminSettings>>,
 }
 
-impl<S> Control<S> {
+impl<S: 'static> Control<S> {
     /// One that looks after these workers.
     pub fn new(begin: Begin<S>) -> Self {
         let Begin { posts, orders, sources, text, loaded, certificates, .. } = begin;
@@ -199,6 +204,7 @@ impl<S> Control<S> {
             descriptors,
             share,
             watch: None,
+            apart: Apart::default(),
             rounds: Rounds::default(),
             mirrors_leave_until: None,
             phase: Phase::Serving,
@@ -212,22 +218,31 @@ impl<S> Control<S> {
     /// Carries out orders until all workers have ended; false: one of them by a bug.
     pub async fn run(mut self, mut inbox: Inbox) -> bool {
         while let Some(order) = inbox.recv().await {
-            match order {
-                Order::End(signal) => self.end(signal),
-                Order::LameDuckOver => self.drain(),
-                Order::Reload => {
-                    self.reopen_log();
-                    self.reload("SIGHUP", None);
-                }
-                Order::FileChanged => self.file_changed(),
-                Order::Worker(Upward::Config(to, wish)) => self.config_wish(to, wish),
-                Order::Worker(Upward::Acl(to, wish)) => self.acl_wish(to, wish),
-                Order::Worker(Upward::Answer(ticket, answer)) => self.answered(ticket, answer),
-                Order::Admin(order) => self.admin_order(order),
-                Order::Ended(sound) => return sound,
+            match self.unless_it_waits(order) {
+                Some(Order::Ended(sound)) => return sound,
+                Some(order) => self.carry_out(order),
+                None => {}
             }
         }
         true
+    }
+
+    fn carry_out(&mut self, order: Order) {
+        match order {
+            Order::End(signal) => self.end(signal),
+            Order::LameDuckOver => self.drain(),
+            Order::Reload => {
+                self.reopen_log();
+                self.reload("SIGHUP", None);
+            }
+            Order::FileChanged => self.file_changed(),
+            Order::Worker(Upward::Config(to, wish)) => self.config_wish(to, wish),
+            Order::Worker(Upward::Acl(to, wish)) => self.acl_wish(to, wish),
+            Order::Worker(Upward::Answer(ticket, answer)) => self.answered(ticket, answer),
+            Order::Admin(order) => self.admin_order(order),
+            Order::Read => self.was_read(),
+            Order::Ended(_) => {}
+        }
     }
 
     fn admin_order(&mut self, order: AdminOrder) {
@@ -243,7 +258,9 @@ impl<S> Control<S> {
             }
             AdminOrder::Change(wishes, dry_run, reply) => self.change(wishes, dry_run, reply),
             AdminOrder::Reload(reply) => self.reload("POST /config/reload", Some(reply)),
-            AdminOrder::Rewrite(reply) => drop(reply.send(self.rewrite(&|_| true))),
+            AdminOrder::Rewrite(reply) => {
+                self.rewrite(&|_| true, move |_, done| drop(reply.send(done)));
+            }
             AdminOrder::Drain(drained, reply) => {
                 if self.drained != drained {
                     tracing::info!(drained, "/readyz says otherwise now");

@@ -9,7 +9,7 @@
 
 use super::Control;
 use super::changes::{Replier, write_whole};
-use crate::sources::read_secret;
+use crate::sources::{Sources, read_secret};
 use engine::acl::{DEFAULT, Users, file};
 use engine::fleet::{AclWish, Answer, ReplyTo};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ const NO_FILE: &str = "ERR This Redis instance is not configured to use an ACL f
 /// Likewise.
 const NOT_SAVED: &str = "ERR There was an error trying to save the ACLs. Please check the server logs for more information";
 
-impl<S> Control<S> {
+impl<S: 'static> Control<S> {
     /// The users of the configuration are in force from now on.
     pub(super) fn take_users(&mut self, cause: &str) {
         self.replace_users(Users::clone(&self.loaded.config.users), cause);
@@ -38,10 +38,14 @@ impl<S> Control<S> {
         let done = match wish {
             AclWish::Set(name, rules) => self.set_user(&name, &rules.0).map(|()| None),
             AclWish::Remove(names) => Ok(Some(self.remove_users(&names))),
-            AclWish::Load => self.load_users().map(|()| None),
+            AclWish::Load => return self.load_users(to),
             // The workers have nothing to do with it.
             AclWish::Save => return self.reply(to, Answer::Acl(self.save_users().map(|()| None))),
         };
+        self.answer_acl(to, done);
+    }
+
+    fn answer_acl(&mut self, to: ReplyTo, done: Result<Option<u64>, Vec<u8>>) {
         match done {
             Ok(removed) => self.have_workers_change(Replier::Users(to, removed)),
             Err(text) => self.reply(to, Answer::Acl(Err(text))),
@@ -63,10 +67,26 @@ impl<S> Control<S> {
         removed
     }
 
-    fn load_users(&mut self) -> Result<(), Vec<u8>> {
-        let file = self.users_file()?;
-        let mut users = config::read_users(&file, &read_secret)
-            .map_err(|text| format!("ERR {text}").into_bytes())?;
+    fn load_users(&mut self, to: ReplyTo) {
+        let file = match self.users_file() {
+            Ok(file) => file,
+            Err(text) => return self.answer_acl(to, Err(text)),
+        };
+        let read = move |_: &Sources| config::read_users(&file, &read_secret);
+        self.read_apart(read, move |control, users| {
+            let done = match users {
+                Ok(users) => {
+                    control.take_loaded(users);
+                    Ok(None)
+                }
+                Err(text) => Err(format!("ERR {text}").into_bytes()),
+            };
+            control.answer_acl(to, done);
+        });
+    }
+
+    /// The users of the file are in force from now on.
+    fn take_loaded(&mut self, mut users: Users) {
         let config = &self.loaded.config;
         if let Some(password) = &config.password {
             users.change(DEFAULT, |rules| rules.set_password(password.reveal()));
@@ -75,7 +95,6 @@ impl<S> Control<S> {
         // What is configured now: a later change of another option does not undo it.
         self.loaded.config.users = Arc::new(users.clone());
         self.replace_users(users, "ACL LOAD");
-        Ok(())
     }
 
     fn save_users(&self) -> Result<(), Vec<u8>> {

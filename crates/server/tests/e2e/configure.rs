@@ -511,3 +511,53 @@ fn a_password_that_a_link_leads_to_is_watched() {
     }
     stack.logs("the file of a password changed");
 }
+
+// A command has five seconds for each password. The admin listener and the signals need the same thread.
+#[test]
+fn while_a_command_is_asked_for_a_password_the_proxy_answers_and_ends() {
+    if direct() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (gate, asked) = (folder.path().join("gate"), folder.path().join("asked"));
+    fs::write(&gate, "").expect("the gate");
+    let script = folder.path().join("password");
+    let lines = format!(
+        "touch {}\nuntil [ -e {} ]; do sleep 0.05; done\necho word\n",
+        asked.display(),
+        gate.display()
+    );
+    fs::write(&script, lines).expect("the command");
+    let text = format!(
+        "[acl]\nusers = [\"default on nopass ~* &* +@all\", 'slow on ~* +@all password_command=\"sh {}\"']\n",
+        script.display()
+    );
+    let admin = Port::v4().release().to_string();
+    let mut stack =
+        Configured::with_args(&text, &["--admin-listen", &admin, "--acl-config-set", "all"]);
+    let asks = |stack: &Configured| {
+        fs::remove_file(&gate).expect("the gate");
+        fs::remove_file(&asked).expect("the command was run before");
+        stack.hang_up();
+        wait::until_true("the command", SOON, || asked.exists());
+    };
+    asks(&stack);
+    let mut conn = stack.proxy.connect();
+    conn.send(b"CONFIG SET respool.timeouts.request_ms 4321\r\n").expect("sent");
+    let ready = ureq::get(format!("http://{admin}/readyz")).call();
+    assert_eq!(ready.expect("an answer").status(), 200);
+    assert_ne!(value(&mut stack.proxy.connect(), "timeouts.request_ms"), "4321");
+    let log = stack.proxy.process().log();
+    assert!(!log.contains("every worker works by what was read"), "{log}");
+    assert!(!log.contains("the configuration stays as it was"), "{log}");
+    fs::write(&gate, "").expect("the gate");
+    // Read again, and then changed: in the order in which that was wanted.
+    assert_eq!(conn.reply().expect("the change"), b"+OK\r\n");
+    stack.logs("every worker works by what was read");
+    assert_eq!(value(&mut conn, "timeouts.request_ms"), "4321");
+    assert_eq!(conn.ask("AUTH slow word"), "+OK\r\n");
+    asks(&stack);
+    assert!(stack.proxy.terminate(SOON).is_some_and(|status| status.success()));
+    let log = stack.proxy.process().log();
+    assert!(!log.contains("the configuration stays as it was"), "{log}");
+}

@@ -4,11 +4,13 @@
 //!   Story::sentinels()                     s1 and s2, which know `mymaster`: the primary n1, its replica n2, and each other
 //!   story.sentinels_say("n2 n1")           from now on: a primary, then its replicas; "": they know no such name
 //!   story.sentinel_says("s1", "n1")        the same of one of them
+//!   story.sentinel_lags("s1", "n2 n1")     it goes on saying what it says now, with its epoch, and the others tell of this failover
+//!   story.forgets_epochs()                 no sentinel tells the epoch of its configuration
 //!   story.sentinels_are("s1 s2 s3")        whom each of them tells of, itself left out
 //!   story.asked_sentinels()                who was asked since this was last looked at
 //!   story.switch_master("s2")              this one sends `+switch-master`
 //! ```
-//! Sentinels answer the three questions and SUBSCRIBE by themselves, each when what it was asked before is answered. One that
+//! Sentinels answer the four questions and SUBSCRIBE by themselves, each when what it was asked before is answered. One that
 //! [`Story::is_mute`] takes everything and answers nothing. Connects are made to fail with the words of `cluster`.
 //!
 //! Not here: the servers that they watch; those are a story's ([`Story::node`]).
@@ -33,7 +35,11 @@ const SENTINEL_PORT: u16 = 26_379;
 pub(crate) struct Sentinels {
     /// What all say that do not say something else: the primary, then replicas.
     told: String,
-    own: BTreeMap<String, String>,
+    own: BTreeMap<String, (String, u64)>,
+    /// How often that changed: the epoch of the configuration.
+    epoch: u64,
+    /// They do not tell it.
+    no_epoch: bool,
     all: Vec<String>,
     /// Replicas that are told of as dead.
     dead: BTreeSet<String>,
@@ -102,12 +108,34 @@ impl Story {
     pub(crate) fn sentinels_say(&mut self, nodes: &str) -> &mut Self {
         self.sentinels.told = nodes.to_string();
         self.sentinels.own.clear();
+        self.sentinels.epoch += 1;
+        self
+    }
+
+    /// This sentinel hears nothing of what the others say from now on.
+    pub(crate) fn sentinel_lags(&mut self, sentinel: &str, nodes: &str) -> &mut Self {
+        let before = (self.sentinels.told.clone(), self.sentinels.epoch);
+        self.sentinels_say(nodes);
+        self.sentinels.own.insert(sentinel.to_string(), before);
+        self
+    }
+
+    /// The primary was taken out of the configuration of all sentinels and put in again.
+    pub(crate) fn sentinels_begin_anew(&mut self, nodes: &str) -> &mut Self {
+        self.sentinels_say(nodes).sentinels.epoch = 0;
+        self
+    }
+
+    /// No sentinel tells the epoch of its configuration from now on.
+    pub(crate) fn forgets_epochs(&mut self) -> &mut Self {
+        self.sentinels.no_epoch = true;
         self
     }
 
     /// What this sentinel says, whatever the others say.
     pub(crate) fn sentinel_says(&mut self, sentinel: &str, nodes: &str) -> &mut Self {
-        self.sentinels.own.insert(sentinel.to_string(), nodes.to_string());
+        let told = (nodes.to_string(), self.sentinels.epoch);
+        self.sentinels.own.insert(sentinel.to_string(), told);
         self
     }
 
@@ -163,7 +191,8 @@ impl Story {
         if line == "SUBSCRIBE +switch-master" {
             return Some(wire(">3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n"));
         }
-        let told = sentinels.own.get(&conn.node).unwrap_or(&sentinels.told);
+        let own = sentinels.own.get(&conn.node).map(|(told, epoch)| (told, *epoch));
+        let (told, epoch) = own.unwrap_or((&sentinels.told, sentinels.epoch));
         let mut nodes = told.split_whitespace();
         let primary = nodes.next();
         let reply = match (line.strip_prefix("SENTINEL ")?, primary) {
@@ -174,6 +203,13 @@ impl Story {
                     None if conn.key.resp3 => "_\r\n".to_string(),
                     None => "*-1\r\n".to_string(),
                 }
+            }
+            ("MASTER mymaster", Some(_)) if sentinels.no_epoch => {
+                "-NOPERM this user has no permissions\r\n".to_string()
+            }
+            ("MASTER mymaster", Some(_)) => {
+                let (head, epoch) = (if conn.key.resp3 { "%1" } else { "*2" }, epoch.to_string());
+                format!("{head}\r\n$12\r\nconfig-epoch\r\n${}\r\n{epoch}\r\n", epoch.len())
             }
             (_, None) => "-ERR No such master with that name\r\n".to_string(),
             ("SLAVES mymaster", _) => {

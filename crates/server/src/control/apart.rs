@@ -1,0 +1,98 @@
+//! Reading a configuration beside the control thread.
+//!
+//! What a configuration names may take long to read: a command that prints a password has seconds, and a folder may be on another machine. Meanwhile the
+//! control thread answers `/healthz`, `/readyz` and the workers, and signals end the program. What wants a configuration itself waits, in the order in which
+//! it came.
+//!
+//! ```text
+//!   Reload ─▶ read ─────────────── thread ─────────────▶ Order::Read ─▶ the rest of the reload ─▶ the next of those that wait
+//!   Change ─▶ waits                    IsDrained, End ─▶ at once
+//! ```
+//! Not here: what is read (`sources`), what becomes of it (`changes`, `users`).
+//!
+//! Invariant: at most one reading is under way, and nothing changes the configuration meanwhile.
+
+use super::{AdminOrder, Control, Order};
+use crate::sources::Sources;
+use crate::worker::mailbox::Upward;
+use engine::fleet::{AclWish, ConfigWish};
+use std::collections::VecDeque;
+use std::sync::mpsc::channel;
+use std::thread;
+
+/// What is to be done with what was read.
+type Then<S> = Box<dyn FnOnce(&mut Control<S>)>;
+
+/// See the module.
+pub(super) struct Apart<S> {
+    /// A reading is under way.
+    then: Option<Then<S>>,
+    /// Orders that wait for its end. Bounded by what is sent (`Inbox`).
+    later: VecDeque<Order>,
+}
+
+impl<S> Default for Apart<S> {
+    fn default() -> Self {
+        Self { then: None, later: VecDeque::new() }
+    }
+}
+
+impl<S: 'static> Control<S> {
+    /// Has another thread read, and goes on with what it read.
+    pub(super) fn read_apart<T: Send + 'static>(
+        &mut self,
+        read: impl FnOnce(&Sources) -> T + Send + 'static,
+        then: impl FnOnce(&mut Self, T) + 'static,
+    ) {
+        let (tell, told) = channel();
+        debug_assert!(self.apart.then.is_none(), "two readings at once");
+        self.apart.then = Some(Box::new(move |control| {
+            if let Ok(read) = told.recv() {
+                then(control, read);
+            }
+        }));
+        let (sources, orders) = (self.sources.clone(), self.orders.clone());
+        // Nobody waits for its end when the program ends meanwhile.
+        thread::spawn(move || {
+            let _ = tell.send(read(&sources));
+            let _ = orders.send(Order::Read);
+        });
+    }
+
+    /// The reading is over: its order is carried out, and those that waited for it.
+    pub(super) fn was_read(&mut self) {
+        if let Some(then) = self.apart.then.take() {
+            then(self);
+        }
+        while self.apart.then.is_none()
+            && let Some(order) = self.apart.later.pop_front()
+        {
+            self.carry_out(order);
+        }
+    }
+
+    /// The order, if it can be carried out now.
+    pub(super) fn unless_it_waits(&mut self, order: Order) -> Option<Order> {
+        if self.apart.then.is_none() || !changes_configuration(&order) {
+            return Some(order);
+        }
+        self.apart.later.push_back(order);
+        None
+    }
+}
+
+/// Whether an order wants another configuration, or others of its users.
+fn changes_configuration(order: &Order) -> bool {
+    match order {
+        Order::Reload | Order::FileChanged => true,
+        Order::Worker(Upward::Config(_, wish)) => !matches!(wish, ConfigWish::Get(_)),
+        Order::Worker(Upward::Acl(_, wish)) => !matches!(wish, AclWish::Save),
+        Order::Worker(Upward::Answer(..)) => false,
+        Order::Admin(order) => match order {
+            AdminOrder::Change(..) | AdminOrder::Reload(_) | AdminOrder::Rewrite(_) => true,
+            AdminOrder::Ask(..) | AdminOrder::Values(_) => false,
+            AdminOrder::Drain(..) | AdminOrder::IsDrained(_) => false,
+        },
+        Order::Read | Order::End(_) | Order::LameDuckOver | Order::Ended(_) => false,
+    }
+}
