@@ -167,9 +167,11 @@ fn broadcasting(clients: usize) -> Box<Warm> {
         request
     };
     let on = says(&[b"CLIENT", b"TRACKING", b"ON", b"BCAST"]);
-    warm.pipeline = [says(&[b"HELLO", b"3"]), on.clone()].concat();
     warm.batch.clear();
-    warm.turn();
+    for request in [says(&[b"HELLO", b"3"]), on.clone()] {
+        warm.pipeline = request;
+        warm.turn();
+    }
     while let Some(action) = warm.engine.poll_action() {
         if let Action::Connect(feed) = action {
             warm.engine.handle_upstream_connected(warm.now, feed);

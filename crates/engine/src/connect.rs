@@ -667,7 +667,7 @@ impl Engine {
         self.schedule(id);
         self.dirty_upstreams.forget(id);
         if let Some(carried) = carried {
-            self.answer_lost(now, id, key, &carried.runs, false, cause);
+            self.answer_lost(now, id, key, &carried.runs, false, &not_sent(cause));
         }
         if key.lane == Lane::Messages {
             self.listening_lost(id);
@@ -772,7 +772,7 @@ impl Engine {
 
 /// Why requests that were not written are answered with an error when their connection breaks.
 fn not_sent(cause: &str) -> String {
-    format!("the connection broke before the request was sent: {cause}")
+    format!("{}: {cause}", reject::NOT_SENT)
 }
 
 /// There is no room for one more connection of this key.

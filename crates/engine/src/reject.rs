@@ -420,6 +420,9 @@ pub fn refused(out: &mut Vec<u8>, command: &str) {
     write(out, &text);
 }
 
+/// The begin of the cause in [`node`] if the request never left respool.
+pub const NOT_SENT: &str = "the connection broke before the request was sent";
+
 /// The node cannot be reached, or went away before it answered.
 pub fn node(node: &str, cause: &str) -> Vec<u8> {
     let mut out = Vec::new();

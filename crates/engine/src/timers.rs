@@ -67,7 +67,6 @@ impl Engine {
             || self.grants.fan.is_late()
             || self.learning.lookups.is_answered()
             || self.sweep.looks_at_deserted
-            || self.caches.is_stale()
         {
             return Some(now);
         }
@@ -80,6 +79,7 @@ impl Engine {
             self.peers_at(),
             self.subscriptions_at(),
             self.caches.look_at,
+            self.caches.look_at_conns(now),
             self.learn_at(),
             self.lookups_at(),
             self.uncork_at(),

@@ -5,8 +5,10 @@
 //! Invariant: a reply is looked at from its first byte on; what a script answered as data is no error.
 
 use crate::command;
+use crate::reject;
 use crate::trust::speaks_freely;
 use alloc::vec::Vec;
+use memchr::memmem;
 use resp::{Args, ReplyScanner, RequestLimits, RequestScanner, Scan};
 
 /// The error in a reply, or in its begin; in the answer to EXEC that of one of its commands. What a script answered is data.
@@ -61,5 +63,7 @@ pub(super) fn runs_scripts(requests: &[u8]) -> bool {
 
 /// Whether something that got this error may have been done all the same.
 pub(super) fn may_be_done(error: &[u8]) -> bool {
-    error.starts_with(b"-ERR respool: upstream ") || error.starts_with(b"-ERR respool: given up")
+    let lost = error.starts_with(b"-ERR respool: upstream ");
+    let is_unsent = || memmem::find(error, reject::NOT_SENT.as_bytes()).is_some();
+    (lost && !is_unsent()) || error.starts_with(b"-ERR respool: given up")
 }

@@ -379,11 +379,16 @@ impl Engine {
         if moved {
             self.follow_owners(now);
         }
-        if core::mem::take(&mut self.caches.left) && !self.caches.prefixes.is_empty() {
-            let mut clients = self.caches.broadcast.iter();
-            if clients.all(|id| self.feed_dbs_of(*id).is_empty()) {
-                self.end_feed();
-            }
+        if self.caches.left && self.caches.may_look_at(now) <= now {
+            (self.caches.left, self.caches.looked_at) = (false, Some(now));
+            self.end_feed_without_clients();
+        }
+    }
+
+    fn end_feed_without_clients(&mut self) {
+        let mut clients = self.caches.broadcast.iter();
+        if !self.caches.prefixes.is_empty() && clients.all(|id| self.feed_dbs_of(*id).is_empty()) {
+            self.end_feed();
         }
     }
 

@@ -45,7 +45,8 @@ use crate::command::{CommandId, ids};
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{
-    FAN_KEY_COST, TRACKED_BYTES_MAX, TRACKED_KEYS_MAX, TRACKED_PART, TRACKED_REQUEST_KEYS_MAX,
+    FAN_KEY_COST, RELINK_MS, TRACKED_BYTES_MAX, TRACKED_KEYS_MAX, TRACKED_PART,
+    TRACKED_REQUEST_KEYS_MAX,
 };
 use crate::news::What;
 use crate::reply::Fault;
@@ -98,6 +99,8 @@ pub(crate) struct Caches {
     changed: BTreeSet<ClientId>,
     /// A client in BCAST mode went or hears another way, perhaps the last one.
     left: bool,
+    /// When respool last looked for one that is left. That looks at all of them, so it happens at most every [`RELINK_MS`].
+    looked_at: Option<Time>,
     /// The prefixes that shared connections of the lane `Broadcast` were asked for, in order.
     prefixes: Vec<Name>,
     /// Grows when they are all forgotten.
@@ -137,9 +140,16 @@ impl Caches {
         self.bytes -= freed;
     }
 
-    /// Whether connections are to be looked at.
-    pub(crate) fn is_stale(&self) -> bool {
-        self.left || !self.changed.is_empty()
+    /// When connections are to be looked at.
+    pub(crate) fn look_at_conns(&self, now: Time) -> Option<Time> {
+        match self.changed.is_empty() {
+            false => Some(now),
+            true => self.left.then(|| self.may_look_at(now)),
+        }
+    }
+
+    fn may_look_at(&self, now: Time) -> Time {
+        self.looked_at.map_or(now, |at| at.plus_ms(RELINK_MS).max(now))
     }
 
     /// Bytes of the names of keys, and of what each client takes.

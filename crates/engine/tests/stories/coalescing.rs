@@ -301,7 +301,7 @@ fn what_is_carried_to_a_connection_that_does_not_come_is_an_error_for_each() {
     at_once(&mut story, &[("a", &["GET k"]), ("b", &["GET k"])]);
     story.server().dies("connection reset");
     story.connect_fails("connect: Connection refused");
-    let refused = "-ERR respool: upstream 127.0.0.1:6379: connect: Connection refused";
+    let refused = "-ERR respool: upstream 127.0.0.1:6379: the connection broke before the request was sent: connect: Connection refused";
     story.client("a").gets(refused);
     story.client("b").gets(refused);
 }

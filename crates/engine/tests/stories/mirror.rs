@@ -250,6 +250,27 @@ fn a_mirror_that_is_away_holds_nobody_up_and_gets_everything_later() {
 }
 
 #[test]
+fn writes_that_never_left_for_a_hung_mirror_wait_for_it() {
+    let mut story = story();
+    story.client("a").says("SET w 0");
+    story.conn(2).gets("SET w 0").answers("+OK");
+    story.client("a").gets("+OK");
+    story.conn(1).gets("SET w 0").answers("+OK").stops_taking();
+    // The driver has the first, the second waits behind it.
+    for (line, reply) in [("INCR n", ":1"), ("LPUSH m 1", ":1")] {
+        story.client("a").says(line);
+        story.conn(2).gets(line).answers(reply);
+        story.client("a").gets(reply);
+    }
+    story.lets_connects_hang("b").conn(1).dies("gave no reply");
+    story.after_ms(30_000);
+    assert_eq!(counts(&story, 0), [1, 1, 0, 0]);
+    story.lets_connect("b").after_ms(2_000);
+    story.node("b").gets("LPUSH m 1").answers(":1");
+    assert_eq!(counts(&story, 0), [2, 1, 0, 0]);
+}
+
+#[test]
 fn what_its_queue_has_no_room_for_is_dropped_and_told() {
     let mut story = story_with(vec![MirrorSettings { queue_max_bytes: 450, ..mirror("b") }]);
     for _ in 0..4 {
