@@ -474,7 +474,7 @@ impl Engine {
             settings: _, slowlog_told: _,
             // Numbers.
             generation: _, route_epoch: _, unsettled_until: _, pause: _, next_ticket: _, random: _, draining: _,
-            sweep: _, next_question: _, own_asked_at: _, input_events: _, epoch: _, epoch_clients: _, gone_clients: _, looks_at_reads: _, writes_lost_at: _,
+            sweep: _, next_question: _, own_asked_at: _, input_events: _, epoch: _, epoch_clients: _, gone_clients: _, looks_at_reads: _,
         } = self;
         let common = pool.bytes()
             + scripts.bytes()

@@ -272,8 +272,6 @@ pub struct Engine {
     pub(crate) generation: u32,
     /// How often a slot got another owner, or a connection another one in its place (see `topology`).
     pub(crate) route_epoch: u32,
-    /// When a primary was last lost, which may have acknowledged writes that its successor does not have (see `unconfirmed`).
-    pub(crate) writes_lost_at: Option<Time>,
     /// Until when slots and nodes count as on the move (see `overtaken`).
     pub(crate) unsettled_until: Time,
     pub(crate) topology_waiters: Vec<ClientId>,
@@ -395,7 +393,6 @@ impl Engine {
             peers: Peers::new(&settings.facade, now),
             generation: 0,
             route_epoch: 0,
-            writes_lost_at: None,
             unsettled_until: Time::default(),
             topology_waiters: Vec::new(),
             parked: ParkedRequests::default(),

@@ -57,7 +57,7 @@ pub struct Lease {
     pub(crate) queues: bool,
     /// Requests of the client that were sent over it.
     pub(crate) sent: u32,
-    /// The slot of its keys was still on its way to that node: `ASKING` stands before each of its requests, and before its transaction as a whole.
+    /// The slot of the keys still migrates to this node: respool sends `ASKING` before each request of the client, and once before `MULTI` for a transaction.
     pub(crate) asks: bool,
     /// It ends a transaction that depended on watched keys.
     pub(crate) watched: bool,
@@ -488,13 +488,13 @@ impl Engine {
         self.touch_upstream(upstream_id);
     }
 
-    /// Whether `ASKING` stands before the next request of this client's lease. Between MULTI and EXEC the one before MULTI still holds.
+    /// Whether respool sends `ASKING` before the next request of this client. The `ASKING` before `MULTI` holds until `EXEC`.
     fn lease_asks(&self, id: ClientId) -> bool {
         let lease = self.clients.get(id).and_then(|client| client.lease.as_ref());
         lease.is_some_and(|lease| lease.asks && !lease.is_queueing_or_ending())
     }
 
-    /// The request with which this lease begins again goes behind `ASKING`, or not.
+    /// Records whether the lease begins again behind `ASKING`.
     pub(crate) fn set_lease_asks(&mut self, id: ClientId, asks: bool) {
         if let Some(lease) = self.clients.get_mut(id).and_then(|client| client.lease.as_mut()) {
             lease.asks = asks;

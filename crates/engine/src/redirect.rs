@@ -581,7 +581,7 @@ impl Engine {
     }
 
     fn write_parked(&mut self, now: Time, id: UpstreamId, parked: &Parked) {
-        // Before MULTI, which would queue it, and before ASKING, which holds for the next request, or for the transaction that begins with it.
+        // `SCRIPT LOAD` stands before MULTI, which would queue it, and before ASKING, which holds for the next request or transaction.
         self.load_script_before(now, id, parked.command, &parked.bytes);
         let asks = matches!(parked.target, Target::Asking(..));
         if asks {

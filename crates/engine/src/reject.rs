@@ -420,7 +420,7 @@ pub fn refused(out: &mut Vec<u8>, command: &str) {
     write(out, &text);
 }
 
-/// The begin of the cause in [`node`] if the request never left respool.
+/// First words of the cause in [`node`] if respool never sent the request.
 pub const NOT_SENT: &str = "the connection broke before the request was sent";
 
 /// The node cannot be reached, or went away before it answered.

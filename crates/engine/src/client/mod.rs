@@ -143,7 +143,7 @@ pub struct Identity {
     pub(crate) awaited: Option<Box<Awaited>>,
     /// Since when it has not said who it is; `None`: it has, or nobody has looked yet.
     pub(crate) unknown_since: Option<Time>,
-    /// When it was last told that earlier writes cannot be confirmed (see `unconfirmed`).
+    /// When respool last told the client that its earlier writes cannot be confirmed (see `unconfirmed`).
     pub(crate) told_of_loss_at: Option<Time>,
     /// How often the question was lost.
     pub(crate) words_lost: u8,

@@ -108,6 +108,8 @@ pub(crate) struct Router {
     pub(crate) health_at: Time,
     /// Whom reads go to is made anew before the end of the turn.
     pub(crate) readers_stale: bool,
+    /// Time of the last loss of a primary: its successor may lack acknowledged writes (see `unconfirmed`).
+    pub(crate) primary_lost_at: Option<Time>,
     /// What pages of SCAN need, of the table of an epoch: see [`Engine::pages`].
     pages: Option<(u32, pages::Pages)>,
 }
@@ -126,6 +128,7 @@ impl Router {
             woken_at: Time::default(),
             health_at: Time::default(),
             readers_stale: false,
+            primary_lost_at: None,
             pages: None,
         }
     }

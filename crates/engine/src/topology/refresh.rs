@@ -318,7 +318,7 @@ impl Engine {
         let out = upstream.out.buf(&mut self.pool);
         match &pool.topology {
             Topology::Sentinel(group) => {
-                // In this order: a failover between the two answers makes the epoch too small, and the next answer is believed.
+                // MASTER stands first: a failover between the two replies makes the epoch too small, and respool believes the next answer.
                 encode::request(out, &[b"SENTINEL", b"MASTER", &group.name]);
                 encode::request(out, &[b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", &group.name]);
                 // The old word, which every version knows.
@@ -498,7 +498,7 @@ impl Engine {
         true
     }
 
-    /// Whether the primary that a sentinel names is not the one, as others told of a later failover. Nothing else that it tells of it counts then.
+    /// Whether respool rejects the primary that this sentinel names, because other sentinels reported a later failover. The replicas in this answer do not count then.
     fn doubts_primary(&mut self, id: UpstreamId, pool: u16, address: &Address) -> bool {
         let Some(upstream) = self.upstreams.get_mut(id) else { return false };
         let (teller, epoch) = (upstream.key.node, upstream.told_epoch.take());
@@ -516,12 +516,12 @@ impl Engine {
                 self.notices.push_back(Notice::TopologyFailed { cause });
             }
         }
-        // What it names may be nobody's else, and is another node when it is named again.
+        // The named address may belong to no known node.
         self.forget_nodes();
         true
     }
 
-    /// Whether this sentinel's word for the primary was not taken.
+    /// Whether this sentinel names a primary that respool rejected.
     fn dissents(&self, pool: u16, teller: NodeId) -> bool {
         let state = self.router.pools.get(usize::from(pool));
         matches!(state.map(|state| &state.topology), Some(Topology::Sentinel(group)) if group.dissents(teller))

@@ -1,12 +1,12 @@
 //! What sentinels tell of one primary, and what of it is believed.
 //!
-//! A sentinel answers four questions: how new its configuration is, who the primary is, who its replicas are, who the other sentinels are. They are asked in
-//! one write; the answers come in order, and each is taken in by itself. A message of `+switch-master` is only a sign to ask again, so a
+//! respool asks a sentinel four questions in one write: the epoch of its configuration, the primary, the replicas, the other sentinels. The
+//! answers come in order, and respool applies each by itself. A message of `+switch-master` is only a sign to ask again, so a
 //! lost message costs a moment and never a wrong primary.
 //!
-//! Sentinels may disagree: one that is cut off from the others goes on naming the former primary. Each failover has an epoch, greater than all before
-//! (`config-epoch`, Sentinel's specification), so another primary is believed if its epoch is greater than that of the one in use. Where that does not
-//! decide (no epoch was told, or the configuration was made anew), more than half of the known sentinels must name it.
+//! Sentinels may disagree: a sentinel that is cut off from the others goes on naming the former primary. Each failover has a greater epoch than all before
+//! (`config-epoch`, Sentinel's specification), so respool changes to another primary if the told epoch is greater than the epoch of the primary in use. If a
+//! sentinel tells no epoch, or a smaller one after a reset of the configuration, more than half of the known sentinels must name the other primary.
 //!
 //! Not here: when and whom to ask (`refresh`), and the proof that the named node is a primary indeed: its own answer to HELLO
 //! (`connect`).
@@ -28,13 +28,13 @@ pub(crate) struct Group {
     pub(crate) name: Vec<u8>,
     /// Who it is; none until a sentinel told.
     pub(crate) primary: Option<NodeId>,
-    /// The epoch of the failover that made it the primary, if one was told.
+    /// Epoch of the failover that made this node the primary, if a sentinel told it.
     epoch: Option<u64>,
-    /// The sentinels that name another one, and which.
+    /// Sentinels that name another primary, with the address.
     dissenters: BTreeMap<NodeId, Address>,
     /// Who it was before, in case that the new one turns out to be none.
     pub(super) before: Option<NodeId>,
-    /// The primary said itself that it is none: whoever is named next is believed.
+    /// The primary reported the role of a replica: respool believes the next sentinel.
     pub(super) is_disowned: bool,
     /// Its copies that are in order.
     pub(crate) replicas: Vec<NodeId>,
@@ -60,7 +60,7 @@ impl Group {
         }
     }
 
-    /// Whether this address is the primary's because this sentinel names it, in the configuration of this epoch. `is_known`: it is the primary's already.
+    /// Decides on the primary that this sentinel names, with the epoch of its configuration. `is_known`: the primary in use has this address.
     pub(super) fn believes(
         &mut self,
         teller: NodeId,
@@ -90,7 +90,7 @@ impl Group {
         Told::Believed
     }
 
-    /// Whether this sentinel named another primary than the one in use, and was not believed.
+    /// Whether this sentinel names another primary than the one in use.
     pub(super) fn dissents(&self, teller: NodeId) -> bool {
         self.dissenters.contains_key(&teller)
     }
@@ -102,16 +102,18 @@ impl Group {
     }
 }
 
-/// What becomes of the name that a sentinel gives.
+/// Decision on the primary that a sentinel names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
+    /// respool uses this primary.
     Believed,
-    /// It is not the primary, and this sentinel did not say so before.
+    /// Rejected, for the first time for this sentinel and address.
     Doubted,
+    /// Rejected again.
     DoubtedAgain,
 }
 
-/// The answer to `SENTINEL MASTER`: the epoch of the failover that made the primary one; `None` if the sentinel does not tell, or may not.
+/// `config-epoch` in the reply to `SENTINEL MASTER`; `None` for an error (ACL rules of the sentinel) or a reply without this field.
 pub(super) fn epoch(reply: &[u8]) -> Option<u64> {
     let (reply, _) = resp::value::parse(reply).ok()??;
     core::str::from_utf8(field(&reply, b"config-epoch")?).ok()?.parse().ok()
@@ -131,7 +133,7 @@ pub(super) fn instances(reply: &Value<'_>) -> Option<Vec<Address>> {
     Some(reply.as_list()?.iter().filter_map(instance).collect())
 }
 
-/// A field of an instance, which is a map or a flat list.
+/// One field of an instance, which is a map in RESP3 and a flat list in RESP2.
 fn field<'a>(instance: &'a Value<'_>, name: &[u8]) -> Option<&'a [u8]> {
     match instance {
         Value::Map(pairs) => {

@@ -89,7 +89,7 @@ impl Engine {
         self.say_tracking(now, id, &options);
     }
 
-    /// Owners of slots changed: the connections of all clients in BCAST mode ask for what is wanted, at every primary.
+    /// Requests the wanted prefixes for all clients in BCAST mode at every primary, after slots or nodes changed.
     fn renew_feed(&mut self, now: Time) {
         let clients: Vec<ClientId> = self.caches.broadcast.iter().copied().collect();
         let before = self.take_wanted_prefixes(&clients).unwrap_or(self.caches.prefixes.clone());
@@ -100,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// This client in BCAST mode came or changed: its connections ask for what it wants, too, at every primary.
+    /// Requests the prefixes of one new or changed client in BCAST mode at every primary.
     pub(super) fn renew_feed_for(&mut self, now: Time, id: ClientId) {
         if !self.caches.broadcast.contains(&id) {
             return;
@@ -128,7 +128,7 @@ impl Engine {
         self.caches.broadcast.iter().flat_map(|id| self.feed_dbs_of(*id)).collect()
     }
 
-    /// The databases for which this client does.
+    /// Databases in which this client hears of changes over shared connections.
     fn feed_dbs_of(&self, id: ClientId) -> BTreeSet<u32> {
         let Some(client) = self.clients.get(id) else { return BTreeSet::new() };
         let earlier = client.tracking.iter().flat_map(|tracking| tracking.earlier.iter());
@@ -159,9 +159,8 @@ impl Engine {
         self.drop_caches(key);
     }
 
-    /// From now on the connections ask for the fewest prefixes that cover those of these clients and what was asked for before: a server refuses ones that
-    /// overlap, and what nobody wants any more does no harm. Clients whose prefixes are among them are not looked at again. Returns what was asked for
-    /// before, if that was something else.
+    /// Extends the requested prefixes by those of these clients: the fewest prefixes that cover all, as servers refuse overlapping ones. Unused prefixes
+    /// stay, which is harmless. respool skips clients whose prefixes are covered. Returns the former prefixes if they differ.
     fn take_wanted_prefixes(&mut self, clients: &[ClientId]) -> Option<Vec<Name>> {
         let round = self.caches.prefix_round;
         let mut new: Vec<Name> = Vec::new();
@@ -267,8 +266,8 @@ impl Engine {
         }
     }
 
-    /// A client in BCAST mode that hears another way by now, at every primary, needs the way no more by which it heard before, once that has told
-    /// what was on its way.
+    /// Ends the former connections of a client in BCAST mode that hears over other connections at every primary by now. The former connections deliver
+    /// first which changes they had under way.
     fn leave_earlier_feeds(&mut self, now: Time, id: ClientId) {
         let Some((ear, earlier)) = self.may_leave(id) else { return };
         let nodes = self.router.primaries();
@@ -392,7 +391,7 @@ impl Engine {
         }
     }
 
-    /// Owners of slots changed, or the nodes that have them.
+    /// Follows a change of slots or nodes.
     fn follow_owners(&mut self, now: Time) {
         if !self.is_one() && !self.caches.keys.is_empty() {
             self.caches.look_at.get_or_insert(now.plus_ms(RELINK_MS));
@@ -404,7 +403,7 @@ impl Engine {
         let before: BTreeSet<UpstreamId> = self.feeds().map(|(id, _)| id).collect();
         let heard: BTreeSet<Ear> = self.feeds().map(|(_, key)| Ear::of(&key)).collect();
         self.renew_feed(now);
-        // One more of those by which somebody heard already: not the first of a client that takes another way.
+        // An additional connection of clients that heard before, and not the first one of a client that changed its way.
         let is_late = |(id, key): &(UpstreamId, UpstreamKey)| {
             !before.contains(id) && heard.contains(&Ear::of(key))
         };

@@ -94,12 +94,12 @@ pub(crate) struct Caches {
     pub(crate) look_at: Option<Time>,
     /// Connections of the lane `Broadcast` that were made because an owner changed.
     late: BTreeSet<UpstreamId>,
-    /// Clients that came or hear another way: the connections by which they hear are to be looked at, of these clients alone. However many others there are,
-    /// a client's own commands cost no more.
+    /// New clients, and clients that hear over other connections now. respool looks at the connections of these clients alone, so the cost of a command does
+    /// not depend on the number of other clients.
     changed: BTreeSet<ClientId>,
-    /// A client in BCAST mode went or hears another way, perhaps the last one.
+    /// A client in BCAST mode left a shared connection and may have been its last one.
     left: bool,
-    /// When respool last looked for one that is left. That looks at all of them, so it happens at most every [`RELINK_MS`].
+    /// Time of the last search for remaining clients. The search looks at all clients, at most once in [`RELINK_MS`].
     looked_at: Option<Time>,
     /// The prefixes that shared connections of the lane `Broadcast` were asked for, in order.
     prefixes: Vec<Name>,
@@ -140,7 +140,7 @@ impl Caches {
         self.bytes -= freed;
     }
 
-    /// When connections are to be looked at.
+    /// Time of the next look at connections, if one is due.
     pub(crate) fn look_at_conns(&self, now: Time) -> Option<Time> {
         match self.changed.is_empty() {
             false => Some(now),

@@ -78,7 +78,7 @@ pub enum OwnCommand {
     Functions,
     /// `ROLE`: how a node is.
     Role,
-    /// `SENTINEL MASTER`: of which failover its answer to the next question is.
+    /// `SENTINEL MASTER`: the epoch of its configuration.
     Epoch,
     /// `SENTINEL GET-MASTER-ADDR-BY-NAME`: who the primary is.
     Primary,

@@ -257,7 +257,7 @@ pub struct Upstream {
     pub no_reply_before: Option<Time>,
     /// Questions before pages of SCAN.
     pub(crate) paged: Paged,
-    /// Of a sentinel: the epoch of the configuration that its next answers are of.
+    /// Epoch that a sentinel told before its next answer.
     pub(crate) told_epoch: Option<u64>,
     /// When it is looked at again: not after its deadline (`timers`).
     pub(crate) wake_at: Option<Time>,

@@ -19,7 +19,7 @@ fn a_client_that_was_idle_when_its_server_was_lost_gets_an_error_once() {
     story.conn(3).gets(WAIT).answers(["+PONG", ":1"]);
     story.client("a").gets(":1");
     story.client("b").says("WAITAOF 1 0 0").gets(LOST);
-    // A client that came afterwards has written nothing to the lost server.
+    // A client that connects afterwards has written nothing to the lost server.
     story.after_ms(1).client("c").says("WAIT 1 0");
     story.conn(3).gets(WAIT);
 }

@@ -1,14 +1,13 @@
 //! Reading a configuration beside the control thread.
 //!
-//! What a configuration names may take long to read: a command that prints a password has seconds, and a folder may be on another machine. Meanwhile the
-//! control thread answers `/healthz`, `/readyz` and the workers, and signals end the program. What wants a configuration itself waits, in the order in which
-//! it came.
+//! Passwords from commands (`password_command`) and files on another machine may take seconds to read. Meanwhile the control thread answers `/healthz`, `/readyz`
+//! and the workers, and signals end the program. Orders that change the configuration wait, and keep their order.
 //!
 //! ```text
 //!   Reload ─▶ read ─────────────── thread ─────────────▶ Order::Read ─▶ the rest of the reload ─▶ the next of those that wait
 //!   Change ─▶ waits                    IsDrained, End ─▶ at once
 //! ```
-//! Not here: what is read (`sources`), what becomes of it (`changes`, `users`).
+//! Not here: the sources of a configuration (`sources`), its activation (`changes`, `users`).
 //!
 //! Invariant: at most one reading is under way, and nothing changes the configuration meanwhile.
 
@@ -20,14 +19,14 @@ use std::collections::VecDeque;
 use std::sync::mpsc::channel;
 use std::thread;
 
-/// What is to be done with what was read.
+/// Continuation of an order with the result of its reading.
 type Then<S> = Box<dyn FnOnce(&mut Control<S>)>;
 
 /// See the module.
 pub(super) struct Apart<S> {
-    /// A reading is under way.
+    /// Continuation of the order whose reading is under way.
     then: Option<Then<S>>,
-    /// Orders that wait for its end. Bounded by what is sent (`Inbox`).
+    /// Orders that wait for the end of this reading, bounded as the `Inbox` is.
     later: VecDeque<Order>,
 }
 
@@ -38,7 +37,7 @@ impl<S> Default for Apart<S> {
 }
 
 impl<S: 'static> Control<S> {
-    /// Has another thread read, and goes on with what it read.
+    /// Reads on another thread, and continues with the result.
     pub(super) fn read_apart<T: Send + 'static>(
         &mut self,
         read: impl FnOnce(&Sources) -> T + Send + 'static,
@@ -52,14 +51,14 @@ impl<S: 'static> Control<S> {
             }
         }));
         let (sources, orders) = (self.sources.clone(), self.orders.clone());
-        // Nobody waits for its end when the program ends meanwhile.
+        // The program may end before this thread does.
         thread::spawn(move || {
             let _ = tell.send(read(&sources));
             let _ = orders.send(Order::Read);
         });
     }
 
-    /// The reading is over: its order is carried out, and those that waited for it.
+    /// Continues the order whose reading has ended, then the waiting orders.
     pub(super) fn was_read(&mut self) {
         if let Some(then) = self.apart.then.take() {
             then(self);
@@ -71,7 +70,7 @@ impl<S: 'static> Control<S> {
         }
     }
 
-    /// The order, if it can be carried out now.
+    /// Returns the order unless it waits for a reading.
     pub(super) fn unless_it_waits(&mut self, order: Order) -> Option<Order> {
         if self.apart.then.is_none() || !changes_configuration(&order) {
             return Some(order);
@@ -81,7 +80,7 @@ impl<S: 'static> Control<S> {
     }
 }
 
-/// Whether an order wants another configuration, or others of its users.
+/// Whether an order changes the configuration or the users.
 fn changes_configuration(order: &Order) -> bool {
     match order {
         Order::Reload | Order::FileChanged => true,

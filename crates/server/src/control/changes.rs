@@ -227,7 +227,7 @@ impl<S: 'static> Control<S> {
         Ok(())
     }
 
-    /// `CONFIG SET` of these options led to this configuration.
+    /// Activates the configuration that `CONFIG SET` of these options leads to.
     fn take_set(
         &mut self,
         to: ReplyTo,
@@ -271,7 +271,7 @@ impl<S: 'static> Control<S> {
         });
     }
 
-    /// A change by HTTP of these options led to this configuration.
+    /// Activates the configuration that an HTTP change of these options leads to.
     fn take_change(
         &mut self,
         names: &[&'static str],
@@ -468,7 +468,7 @@ impl<S: 'static> Control<S> {
         });
     }
 
-    /// The file as it is to be.
+    /// Composes the new text of the configuration file.
     fn rewritten(&self, may: &dyn Fn(&OptionSpec) -> bool) -> Result<Rewrite, String> {
         let (Some(file), Some(text)) = (self.sources.file(), &self.text) else {
             return Err("The server is running without a config file".to_owned());
@@ -485,7 +485,7 @@ impl<S: 'static> Control<S> {
         Ok(Rewrite { file: file.to_owned(), text, written: written.len(), kept })
     }
 
-    /// Writes it, with which the configuration would be this one.
+    /// Writes the new text. `loaded` is the configuration that this text leads to.
     fn write_file(&mut self, rewrite: Rewrite, mut loaded: Loaded) -> Result<(), String> {
         let Rewrite { file, text, written, kept } = rewrite;
         loaded.keep_workers(&self.loaded);
@@ -511,13 +511,13 @@ impl<S: 'static> Control<S> {
     }
 }
 
-/// The configuration file as it is to be.
+/// A new text for the configuration file.
 struct Rewrite {
     file: PathBuf,
     text: String,
-    /// How many options change in it.
+    /// Number of options that this text changes.
     written: usize,
-    /// Changes that do not go into it.
+    /// Changes that stay out of the file.
     kept: Vec<Given>,
 }
 

@@ -7,7 +7,7 @@
 //!   workers ──┘     │                           └─ the reply to whoever asked                    │
 //!                   └────────────────────────────────────────────────────────────────────────────┘
 //! ```
-//! `certificates` reads what TLS needs, `changes` decides what another configuration means and has the workers change, `users` does so for the users, `rounds` collects what all workers say to one question,
+//! `apart` reads a configuration on another thread, `certificates` reads what TLS needs, `changes` decides what another configuration means and has the workers change, `users` does so for the users, `rounds` collects what all workers say to one question,
 //! `signals` and `file` tell what happened outside, `resolver` looks names up.
 //!
 //! What it deliberately is not: on the path of a request. When this thread hangs, requests go on.
@@ -62,7 +62,7 @@ pub enum Order {
     Worker(Upward),
     /// Whoever looks after the proxy, by HTTP.
     Admin(AdminOrder),
-    /// What another thread was to read is there.
+    /// Another thread has finished a reading.
     Read,
     /// All workers have ended; false: one of them by a bug.
     Ended(bool),

@@ -85,7 +85,7 @@ impl<S: 'static> Control<S> {
         });
     }
 
-    /// The users of the file are in force from now on.
+    /// Activates the users of the ACL file.
     fn take_loaded(&mut self, mut users: Users) {
         let config = &self.loaded.config;
         if let Some(password) = &config.password {

@@ -551,7 +551,7 @@ fn while_a_command_is_asked_for_a_password_the_proxy_answers_and_ends() {
     assert!(!log.contains("every worker works by what was read"), "{log}");
     assert!(!log.contains("the configuration stays as it was"), "{log}");
     fs::write(&gate, "").expect("the gate");
-    // Read again, and then changed: in the order in which that was wanted.
+    // The reload comes first, then the change of the client.
     assert_eq!(conn.reply().expect("the change"), b"+OK\r\n");
     stack.logs("every worker works by what was read");
     assert_eq!(value(&mut conn, "timeouts.request_ms"), "4321");

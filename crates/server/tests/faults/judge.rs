@@ -385,8 +385,8 @@ fn rate(verdict: &Verdict, from: Instant, to: Instant) -> f64 {
     if seconds > 0.0 { whole as f64 / seconds } else { 0.0 }
 }
 
-/// The groups that do what this one does, each on a primary of its own. Before the fault nothing tells them from each other, and of two clients alone the
-/// slowest hundredth are six batches: chance.
+/// All groups with the same work, each on a primary of its own. Before the fault these groups are alike. The slowest hundredth of one group alone are six
+/// batches, too few for an estimate.
 fn alike<'a>(report: &'a Report, group: &'a Group) -> impl Iterator<Item = &'a Verdict> {
     let is_alike = |other: &Group| match group.home {
         Some(_) => other.home.is_some() && other.checker.work == group.checker.work,
@@ -496,7 +496,7 @@ mod tests {
 
     #[test]
     fn a_group_is_held_against_all_that_did_its_work_before_the_fault() {
-        // The slowest hundredth of the group itself was quick by chance, that of the two together was not.
+        // By chance the slowest hundredth of this group was quick, and that of both groups was not.
         let late = |report: &mut Report, group: usize, from: usize| {
             let batches = report.groups[group].1.batches[from..from + 4].iter_mut();
             batches.for_each(|batch| batch.took = Duration::from_millis(200));

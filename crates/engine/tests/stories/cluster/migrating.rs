@@ -1,4 +1,4 @@
-//! Transactions with a key that is at the next owner of its slot already, or nowhere yet, while the slot migrates (`SETSLOT MIGRATING`).
+//! Transactions while a slot migrates (`SETSLOT MIGRATING`), with a key at the next owner or at no node yet.
 //!
 //! A server keeps `ASKING` for a whole transaction if it stands before `MULTI` (`resetClient`, Redis 6.2 to Valkey 9.1).
 
@@ -28,7 +28,7 @@ fn a_transaction_that_comes_by_parts_goes_on_behind_asking() {
     story.node_conn("n2", 2).gets(["ASKING", "MULTI", "PING", "INCR a4"]);
     story.node_conn("n2", 2).answers(["+OK", "+OK", "+QUEUED", "+QUEUED"]);
     story.client("a").gets("+QUEUED").says(["INCR a4", "EXEC"]);
-    // One ASKING is enough: between MULTI and EXEC another one would be queued.
+    // The server would queue a second ASKING.
     story.node_conn("n2", 2).gets(["INCR a4", "EXEC"]);
     story.node_conn("n2", 2).answers(["+QUEUED", "*3\r\n+PONG\r\n:1\r\n:2\r\n"]);
     story.client("a").gets(["+QUEUED", "*3\r\n+PONG\r\n:1\r\n:2\r\n"]).says("GET b4");

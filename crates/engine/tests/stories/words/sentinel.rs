@@ -4,7 +4,7 @@
 //!   Story::sentinels()                     s1 and s2, which know `mymaster`: the primary n1, its replica n2, and each other
 //!   story.sentinels_say("n2 n1")           from now on: a primary, then its replicas; "": they know no such name
 //!   story.sentinel_says("s1", "n1")        the same of one of them
-//!   story.sentinel_lags("s1", "n2 n1")     it goes on saying what it says now, with its epoch, and the others tell of this failover
+//!   story.sentinel_lags("s1", "n2 n1")     this sentinel keeps its answers and epoch, the others tell of a failover
 //!   story.forgets_epochs()                 no sentinel tells the epoch of its configuration
 //!   story.sentinels_are("s1 s2 s3")        whom each of them tells of, itself left out
 //!   story.asked_sentinels()                who was asked since this was last looked at
@@ -36,9 +36,9 @@ pub(crate) struct Sentinels {
     /// What all say that do not say something else: the primary, then replicas.
     told: String,
     own: BTreeMap<String, (String, u64)>,
-    /// How often that changed: the epoch of the configuration.
+    /// Epoch of the configuration: the number of changes.
     epoch: u64,
-    /// They do not tell it.
+    /// Sentinels refuse `SENTINEL MASTER`.
     no_epoch: bool,
     all: Vec<String>,
     /// Replicas that are told of as dead.
@@ -112,7 +112,7 @@ impl Story {
         self
     }
 
-    /// This sentinel hears nothing of what the others say from now on.
+    /// All sentinels but this one tell of a failover.
     pub(crate) fn sentinel_lags(&mut self, sentinel: &str, nodes: &str) -> &mut Self {
         let before = (self.sentinels.told.clone(), self.sentinels.epoch);
         self.sentinels_say(nodes);
@@ -120,7 +120,7 @@ impl Story {
         self
     }
 
-    /// The primary was taken out of the configuration of all sentinels and put in again.
+    /// An operator removed the primary from all sentinels and added it again.
     pub(crate) fn sentinels_begin_anew(&mut self, nodes: &str) -> &mut Self {
         self.sentinels_say(nodes).sentinels.epoch = 0;
         self

@@ -199,8 +199,8 @@ fn row_08_a_half_moved_slot_is_served_key_by_key() {
     assert_eq!(conn.reply().expect("in order"), b"+PONG\r\n");
 }
 
-// A slot may stay half moved for hours. Transactions with keys that are at its next owner, or at no node yet, are done there meanwhile.
-// Valkey 9.1 tells the redirect with EXEC and not with the first command, so only watched keys lead to the next owner there.
+// A slot may migrate for hours. Meanwhile its next owner executes transactions with keys that moved already or exist nowhere yet.
+// Valkey 9.1 redirects EXEC and not the first command, so respool reaches the next owner with watched keys only.
 #[test]
 fn row_08_transactions_go_on_while_their_slot_migrates() {
     let (cluster, _proxy, mut conn) = three();
