@@ -371,6 +371,9 @@ impl Engine {
             self.caches.look_at = None;
             self.look_at_owners();
         }
+        if !moved && self.caches.changed.is_empty() && !self.caches.left {
+            return;
+        }
         for id in core::mem::take(&mut self.caches.changed) {
             self.renew_feed_for(now, id);
             self.leave_earlier_feeds(now, id);
