@@ -131,6 +131,14 @@ impl Secrets {
         })
     }
 
+    /// The last output of a command.
+    fn printed(&self, place: Place<'_>) -> Option<Vec<u8>> {
+        let Place::Command(_) = place else { return None };
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let named = Named::from(place);
+        known.places.iter().find(|(one, _)| *one == named).map(|(_, bytes)| bytes.clone())
+    }
+
     /// What was read there last. Of a place where nobody has read yet, something that is right in form: 64 digits are a password and a key.
     fn known(&self, place: Place<'_>) -> Vec<u8> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -177,6 +185,30 @@ impl Sources {
     /// # Errors
     /// Everything that is wrong.
     pub fn load(&self, text: Option<&str>, changes: &[Given]) -> Result<Loaded, SourceError> {
+        self.load_by(text, changes, &read_secret)
+    }
+
+    /// The same for a change of some options: commands that printed passwords are not run again.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_changed(
+        &self,
+        text: Option<&str>,
+        changes: &[Given],
+    ) -> Result<Loaded, SourceError> {
+        self.load_by(text, changes, &|place| match self.secrets.printed(place) {
+            Some(bytes) => Ok(bytes),
+            None => read_secret(place),
+        })
+    }
+
+    fn load_by(
+        &self,
+        text: Option<&str>,
+        changes: &[Given],
+        read_secret: &dyn Fn(Place<'_>) -> io::Result<Vec<u8>>,
+    ) -> Result<Loaded, SourceError> {
         let read = std::cell::RefCell::new(Vec::new());
         let read_secret = |place: Place<'_>| {
             let bytes = read_secret(place)?;

@@ -257,6 +257,7 @@ impl Engine {
             _ => 0,
         };
         let ahead = self.primary_offset(node_id);
+        let is_former = self.is_former_primary(node_id);
         let Some(node) = self.nodes.get_mut(node_id) else { return };
         let health = &mut node.health;
         let before = *health;
@@ -268,7 +269,7 @@ impl Engine {
             };
         }
         match fields.first().and_then(Value::as_text) {
-            Some(b"master") => (health.offset, health.unfit) = (number(fields.get(1)), false),
+            Some(b"master") => (health.offset, health.unfit) = (number(fields.get(1)), is_former),
             Some(b"slave") => {
                 health.offset = number(fields.get(4));
                 let connected = fields.get(3).and_then(Value::as_text) == Some(b"connected");
@@ -282,6 +283,16 @@ impl Engine {
         if changed || self.settings.reads.policy == ReadPolicy::Nearest {
             self.router.readers_stale = true;
         }
+    }
+
+    /// Whether sentinels list this node as a replica. After a planned failover the former primary keeps its role for some seconds, and its data grows old.
+    fn is_former_primary(&self, node: NodeId) -> bool {
+        self.router.pools.iter().any(|pool| match &pool.topology {
+            Topology::Sentinel(group) => {
+                group.primary != Some(node) && group.replicas.contains(&node)
+            }
+            Topology::One(_) | Topology::Cluster(_) => false,
+        })
     }
 
     /// Up to where the primary of this copy has written, as it last said.

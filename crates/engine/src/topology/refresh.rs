@@ -21,7 +21,7 @@ use crate::news::What;
 use crate::node::Address;
 use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
-use crate::upstream::{Lane, Role, State, UpstreamKey};
+use crate::upstream::{Lane, Role, State, Upstream, UpstreamKey};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -503,10 +503,17 @@ impl Engine {
         let Some(upstream) = self.upstreams.get_mut(id) else { return false };
         let (teller, epoch) = (upstream.key.node, upstream.told_epoch.take());
         let Some(named) = self.told_nodes(pool, [address]).pop() else { return false };
+        let known =
+            self.router.pools.get(usize::from(pool)).map(|state| state.topology.candidates());
+        let is_down = |node: &NodeId| {
+            let upstream = self.topology_key(pool, *node).and_then(|key| self.by_key.get(&key));
+            upstream.and_then(|id| self.upstreams.get(*id)).is_some_and(Upstream::is_away)
+        };
+        let live = known.unwrap_or_default().iter().filter(|node| !is_down(node)).count();
         let Some(state) = self.router.pool_mut(pool) else { return false };
         let Topology::Sentinel(group) = &mut state.topology else { return false };
         let primary = group.primary;
-        match group.believes(teller, (address, primary == Some(named)), epoch) {
+        match group.believes(teller, (address, primary == Some(named)), epoch, live) {
             Told::Believed => return false,
             Told::DoubtedAgain => {}
             Told::Doubted => {

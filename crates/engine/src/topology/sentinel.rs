@@ -6,7 +6,7 @@
 //!
 //! Sentinels may disagree: a sentinel that is cut off from the others goes on naming the former primary. Each failover has a greater epoch than all before
 //! (`config-epoch`, Sentinel's specification), so respool changes to another primary if the told epoch is greater than the epoch of the primary in use. If a
-//! sentinel tells no epoch, or a smaller one after a reset of the configuration, more than half of the known sentinels must name the other primary.
+//! sentinel tells no epoch, or a smaller one after a reset of the configuration, more than half of the sentinels that are not down must name the other primary, and at least two of several.
 //!
 //! Not here: when and whom to ask (`refresh`), and the proof that the named node is a primary indeed: its own answer to HELLO
 //! (`connect`).
@@ -60,12 +60,13 @@ impl Group {
         }
     }
 
-    /// Decides on the primary that this sentinel names, with the epoch of its configuration. `is_known`: the primary in use has this address.
+    /// Decides on the primary that this sentinel names, with the epoch of its configuration. `is_known`: the primary in use has this address. `live`: the number of known sentinels that are not down.
     pub(super) fn believes(
         &mut self,
         teller: NodeId,
         (named, is_known): (&Address, bool),
         epoch: Option<u64>,
+        live: usize,
     ) -> Told {
         let is_newer = epoch.is_some() && epoch > self.epoch;
         if is_known || is_newer || self.primary.is_none() || self.is_disowned {
@@ -82,7 +83,8 @@ impl Group {
         let before = self.dissenters.insert(teller, named.clone());
         let is_new = before.as_ref() != Some(named);
         let votes = self.dissenters.values().filter(|other| *other == named).count();
-        if votes * 2 <= known.len() {
+        // Dead sentinels may stay in the configuration. One sentinel of several may be the only one on this side of a partition.
+        if votes * 2 <= live || votes < known.len().min(2) {
             return if is_new { Told::Doubted } else { Told::DoubtedAgain };
         }
         self.dissenters.clear();

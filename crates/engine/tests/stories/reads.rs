@@ -455,6 +455,33 @@ fn replicas_that_sentinels_tell_of_answer_reads_and_are_not_told_readonly() {
 }
 
 #[test]
+fn a_former_primary_that_still_says_so_answers_no_reads() {
+    let mut story =
+        Story::sentinels_with(|settings| settings.reads.policy = ReadPolicy::PreferReplica);
+    for node in ["n1", "n2", "n3"] {
+        story.node_says_to(node, "ROLE", &copy_at("connected", 1_000));
+    }
+    story.node_says_to("n1", "ROLE", &primary_at(1_000));
+    story.sentinels_say("n1 n2 n3").client("a").says("SET k 1");
+    story.node("n1").gets("SET k 1").answers("+OK");
+    story.client("a").gets("+OK");
+    // A planned failover: sentinels list n1 as a replica before they demote it.
+    story.node_says_to("n2", "ROLE", &primary_at(1_000));
+    story.sentinels_say("n2 n1 n3").after_ms(3_500);
+    for _ in 0..6 {
+        story.client("a").says("GET k");
+        story.node("n3").gets("GET k").answers("\"1\"");
+        story.client("a").gets("\"1\"");
+    }
+    story.node_says_to("n1", "ROLE", &copy_at("connected", 1_000)).after_ms(1_100);
+    for node in ["n1", "n3"] {
+        story.client("a").says("GET k");
+        story.node(node).gets("GET k").answers("\"1\"");
+        story.client("a").gets("\"1\"");
+    }
+}
+
+#[test]
 fn after_a_failover_behind_sentinels_the_new_primary_gets_writes_and_the_old_one_reads() {
     let mut story =
         Story::sentinels_with(|settings| settings.reads.policy = ReadPolicy::PreferReplica);

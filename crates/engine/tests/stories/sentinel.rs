@@ -103,6 +103,33 @@ fn where_no_epoch_is_told_more_than_half_of_the_sentinels_must_name_another_prim
 }
 
 #[test]
+fn sentinels_that_are_gone_for_good_have_no_vote() {
+    let mut story = Story::sentinels_with(|settings| *settings = behind(&["s1", "s2", "s3"]));
+    story.sentinels_are("s1 s2 s3 s4 s5 s6").client("a").says("GET k");
+    story.node("n1").gets("GET k").answers("nil");
+    story.client("a").gets("nil");
+    story.after_ms(7_000).sentinels_are("s4 s5 s6");
+    for gone in ["s1", "s2", "s3"] {
+        story.crashes(gone);
+    }
+    story.after_ms(5_000).sentinels_begin_anew("n3").after_ms(7_000);
+    story.client("a").says("GET k");
+    story.node("n3").gets("GET k").answers("nil");
+    story.client("a").gets("nil");
+}
+
+#[test]
+fn the_only_sentinel_that_answers_of_several_moves_nobody_to_an_older_primary() {
+    let mut story = Story::sentinels_with(|settings| *settings = behind(&["s1", "s2", "s3"]));
+    story.sentinels_are("s1 s2 s3").client("a").says("GET k");
+    story.node("n1").gets("GET k").answers("nil");
+    story.client("a").gets("nil");
+    story.sentinel_lags("s1", "n2 n1").after_ms(4_000).crashes("s2").crashes("s3");
+    story.after_ms(7_000).client("a").says("GET k");
+    story.node("n2").gets("GET k");
+}
+
+#[test]
 fn a_configuration_that_was_made_anew_is_believed_when_more_than_half_tell_it() {
     let mut story = Story::sentinels_with(|settings| *settings = behind(&["s1", "s2", "s3"]));
     story.sentinels_are("s1 s2 s3").sentinels_say("n2 n1").client("a").says("GET k");

@@ -75,7 +75,15 @@ impl<S: 'static> Control<S> {
         if self.apart.then.is_none() || !changes_configuration(&order) {
             return Some(order);
         }
-        self.apart.later.push_back(order);
+        // A waiting reload reads what is there when its turn comes.
+        let is_repeated = match (self.apart.later.back(), &order) {
+            (Some(Order::Reload), Order::Reload) => true,
+            (Some(Order::FileChanged), Order::FileChanged) => true,
+            _ => false,
+        };
+        if !is_repeated {
+            self.apart.later.push_back(order);
+        }
         None
     }
 }

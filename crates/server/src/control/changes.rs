@@ -216,7 +216,8 @@ impl<S: 'static> Control<S> {
         }
         let names: Vec<&str> = given.iter().map(|(name, _)| *name).collect();
         let (text, changes) = (self.text.clone(), joined(&self.changes, given));
-        let read = move |sources: &Sources| (sources.load(text.as_deref(), &changes), changes);
+        let read =
+            move |sources: &Sources| (sources.load_changed(text.as_deref(), &changes), changes);
         self.read_apart(read, move |control, (loaded, changes)| {
             let loaded = loaded.map_err(in_reply);
             let done = loaded.and_then(|loaded| control.take_set(to, &names, changes, loaded));
@@ -264,7 +265,7 @@ impl<S: 'static> Control<S> {
         let text = self.text.clone();
         let read = move |sources: &Sources| match dry_run {
             true => (sources.load_dry(text.as_deref(), &changes), changes),
-            false => (sources.load(text.as_deref(), &changes), changes),
+            false => (sources.load_changed(text.as_deref(), &changes), changes),
         };
         self.read_apart(read, move |control, (loaded, changes)| {
             control.take_change(&names, changes, loaded, dry_run, reply);
@@ -459,8 +460,9 @@ impl<S: 'static> Control<S> {
             Ok(rewrite) => rewrite,
             Err(error) => return then(self, Err(error)),
         };
-        let read =
-            move |sources: &Sources| (sources.load(Some(&rewrite.text), &rewrite.kept), rewrite);
+        let read = move |sources: &Sources| {
+            (sources.load_changed(Some(&rewrite.text), &rewrite.kept), rewrite)
+        };
         self.read_apart(read, move |control, (loaded, rewrite)| {
             let loaded = loaded.map_err(|error| rewrite_failed(&error));
             let done = loaded.and_then(|loaded| control.write_file(rewrite, loaded));
