@@ -76,11 +76,10 @@ impl<S: 'static> Control<S> {
             return Some(order);
         }
         // A waiting reload reads what is there when its turn comes.
-        let is_repeated = match (self.apart.later.back(), &order) {
-            (Some(Order::Reload), Order::Reload) => true,
-            (Some(Order::FileChanged), Order::FileChanged) => true,
-            _ => false,
-        };
+        let is_repeated = matches!(
+            (self.apart.later.back(), &order),
+            (Some(Order::Reload), Order::Reload) | (Some(Order::FileChanged), Order::FileChanged)
+        );
         if !is_repeated {
             self.apart.later.push_back(order);
         }
