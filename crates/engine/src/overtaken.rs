@@ -14,8 +14,8 @@
 //! That happens where nobody could know that a server would put something off. While it is known, what a client sends behind a request with
 //! several keys waits for its reply (`bar_if_unsettled`), so that nothing is overtaken.
 //!
-//! What was parked goes on in order, but not all to the same node: an `MSET` of which some keys are at the next owner of its slot already asks the old
-//! owner again while an `INCR` behind it is sent to the next one. So a parked request waits until one that went before it, of the same place and over
+//! Parked requests continue in order, but to different nodes: an `MSET` of which some keys are at the next owner of its slot already asks the old
+//! owner again while an `INCR` behind it is sent to the next one. So a parked request waits until an earlier request, of the same place and over
 //! another connection, is answered ([`SentOn`]).
 //!
 //! Not here: what becomes of a parked request otherwise (`parked`, `redirect`), and how those are found that a request overtakes (`behind`).

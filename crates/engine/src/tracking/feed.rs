@@ -160,7 +160,7 @@ impl Engine {
     }
 
     /// Extends the requested prefixes by those of these clients: the fewest prefixes that cover all, as servers refuse overlapping ones. Unused prefixes
-    /// stay, which is harmless. respool skips clients whose prefixes are covered. Returns the former prefixes if they differ.
+    /// stay: servers then send some needless messages. respool skips clients whose prefixes are covered. Returns the former prefixes if they differ.
     fn take_wanted_prefixes(&mut self, clients: &[ClientId]) -> Option<Vec<Name>> {
         let round = self.caches.prefix_round;
         let mut new: Vec<Name> = Vec::new();

@@ -395,7 +395,7 @@ fn a_login_that_is_refused_after_it_was_taken_ends_with_its_clients() {
     assert_eq!(bob.report().stats.logins_revoked, 1);
 }
 
-/// A client of the login `bob` in front of a cluster, whose node n2 refuses the login.
+/// The login `bob` has a client, and node n2 of the cluster refuses this login.
 fn refused_by_one_node() -> Story {
     let base = Story::warm_cluster_with(|settings| {
         settings.pass_through = true;

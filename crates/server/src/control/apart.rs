@@ -24,7 +24,7 @@ type Then<S> = Box<dyn FnOnce(&mut Control<S>)>;
 
 /// See the module.
 pub(super) struct Apart<S> {
-    /// Continuation of the order whose reading is under way.
+    /// Continuation of the current order, `None` without one.
     then: Option<Then<S>>,
     /// Orders that wait for the end of this reading, bounded as the `Inbox` is.
     later: VecDeque<Order>,

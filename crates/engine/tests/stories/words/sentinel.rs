@@ -10,7 +10,7 @@
 //!   story.asked_sentinels()                who was asked since this was last looked at
 //!   story.switch_master("s2")              this one sends `+switch-master`
 //! ```
-//! Sentinels answer the four questions and SUBSCRIBE by themselves, each when what it was asked before is answered. One that
+//! Sentinels answer the four questions and SUBSCRIBE by themselves, each after its earlier replies. A sentinel that
 //! [`Story::is_mute`] takes everything and answers nothing. Connects are made to fail with the words of `cluster`.
 //!
 //! Not here: the servers that they watch; those are a story's ([`Story::node`]).
