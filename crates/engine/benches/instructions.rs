@@ -116,6 +116,19 @@ impl Warm {
         }
     }
 
+    /// Connects and greets the feeds that the engine asks for. `replies` answers the commands behind the greeting.
+    fn connect_feeds(&mut self, replies: &[u8]) {
+        while let Some(action) = self.engine.poll_action() {
+            let Action::Connect(feed) = action else { continue };
+            self.engine.handle_upstream_connected(self.now, feed);
+            self.flush_upstreams();
+            let hello = b"%2\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:7\r\n";
+            self.engine.handle_upstream_bytes(self.now, feed, hello);
+            self.flush_upstreams();
+            self.engine.handle_upstream_bytes(self.now, feed, replies);
+        }
+    }
+
     /// A worker's turn, without the system calls.
     fn turn(&mut self) {
         self.now = self.now + 10;
@@ -136,14 +149,7 @@ fn hitting(pipeline: usize) -> Box<Warm> {
     settings.cache.ttl_ms = 3_600_000;
     let mut warm = Warm::with(settings, GET, pipeline, 50);
     // The first reads found no connection over which the server tells of changes, and wanted one.
-    while let Some(action) = warm.engine.poll_action() {
-        if let Action::Connect(feed) = action {
-            warm.engine.handle_upstream_connected(warm.now, feed);
-            warm.flush_upstreams();
-            let hello = b"%2\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:7\r\n";
-            warm.engine.handle_upstream_bytes(warm.now, feed, hello);
-        }
-    }
+    warm.connect_feeds(b"");
     let mut request = Vec::new();
     resp::encode::request(&mut request, GET.0);
     warm.engine.handle_client_bytes(warm.now, warm.clients[0], &request);
@@ -172,16 +178,7 @@ fn broadcasting(clients: usize) -> Box<Warm> {
         warm.pipeline = request;
         warm.turn();
     }
-    while let Some(action) = warm.engine.poll_action() {
-        if let Action::Connect(feed) = action {
-            warm.engine.handle_upstream_connected(warm.now, feed);
-            warm.flush_upstreams();
-            let hello = b"%2\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:7\r\n";
-            warm.engine.handle_upstream_bytes(warm.now, feed, hello);
-            warm.flush_upstreams();
-            warm.engine.handle_upstream_bytes(warm.now, feed, b"+OK\r\n");
-        }
-    }
+    warm.connect_feeds(b"+OK\r\n");
     warm.flush_clients();
     warm.pipeline = [says(&[b"CLIENT", b"TRACKING", b"OFF"]), on].concat().repeat(10);
     warm.clients.truncate(1);

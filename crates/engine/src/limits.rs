@@ -321,7 +321,8 @@ pub const BEHIND_LOOKS_AHEAD_MS: u64 = 100;
 /// How many runs of a connection are looked at, from behind, for the last of a client. Where there are more, they count as such.
 pub const BEHIND_LOOKS_MAX: usize = 1_000;
 
-/// Bytes of requests that wait for another server, per worker. One that does not fit is answered with an error.
+/// Bytes of requests that wait for another server, per worker, shared by user and address ([`shares`](crate::shares)). A request that does not fit is
+/// answered with an error.
 pub const PARKED_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes that wait to be sent over a connection while clients wait for room there, beyond which the next of them waits: about as much as a server reads of
@@ -408,7 +409,8 @@ pub const SCRIPTS_BYTES_MAX: usize = 4 << 20;
 /// `proto-max-bulk-len`; that is at least so much (Redis' `config.c`).
 pub const TOPIC_BYTES_MAX: usize = 1 << 20;
 
-/// Names of topics that clients listen to, with what each listener takes, in bytes per worker. At the bound SUBSCRIBE gets an error.
+/// Names of topics that clients listen to, with what each listener takes, in bytes per worker, shared by user and address
+/// ([`shares`](crate::shares)). At the bound SUBSCRIBE gets an error.
 pub const SUBSCRIBED_BYTES_MAX: usize = 256 << 20;
 
 /// Channels and patterns of one client. Whoever says UNSUBSCRIBE without names leaves all of them in one piece. At the bound SUBSCRIBE gets an error.

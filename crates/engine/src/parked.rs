@@ -15,6 +15,7 @@ use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::PARKED_BYTES_MAX;
 use crate::overtaken::{Behind, Look, SentOn};
 use crate::reject;
+use crate::shares::{Group, Held};
 use crate::stats::samples::Source;
 use crate::time::Time;
 use crate::topology::Place;
@@ -71,6 +72,8 @@ pub(crate) struct Parked {
     pub said: String,
     /// Its reply may be data. What is to be known first.
     pub question: Option<Box<Question>>,
+    /// The group that has its bytes, from [`Engine::park`] on.
+    pub group: Group,
 }
 
 impl Parked {
@@ -101,6 +104,7 @@ impl Parked {
             behind: None,
             said: String::from(said),
             question: None,
+            group: Group::default(),
         }
     }
 
@@ -129,8 +133,8 @@ pub(crate) struct ParkedRequests {
     queues: BTreeMap<Option<ClientId>, VecDeque<Parked>>,
     /// What they hold, for the account.
     bytes: usize,
-    /// Bytes of the requests alone.
-    asked_bytes: usize,
+    /// Bytes of the requests alone, by group: nobody takes all of [`PARKED_BYTES_MAX`].
+    asked: Held,
     /// By connection: whose first request waits for it.
     waiting: BTreeMap<UpstreamId, BTreeSet<Option<ClientId>>>,
     /// Where those of each client went that were parked, as far as they may not be answered (see `overtaken`): one for a place and a connection.
@@ -178,13 +182,13 @@ impl ParkedRequests {
             self.end_waiting(client, upstream);
         }
         self.bytes -= parked.weight();
-        self.asked_bytes -= parked.asked_bytes();
+        self.asked.remove_many(parked.group, parked.asked_bytes());
         Some(parked)
     }
 
     fn add(&mut self, client: Option<ClientId>, parked: &Parked) {
         self.bytes += parked.weight();
-        self.asked_bytes += parked.asked_bytes();
+        self.asked.add_many(parked.group, parked.asked_bytes());
         if let Some(upstream) = parked.waits_for {
             self.waiting.entry(upstream).or_default().insert(client);
         }
@@ -291,11 +295,7 @@ impl ParkedRequests {
     /// Checks the invariant; for debug builds.
     pub(crate) fn check(&self) {
         assert_eq!(self.bytes, self.all().map(Parked::weight).sum(), "bytes that are parked");
-        assert_eq!(
-            self.asked_bytes,
-            self.all().map(Parked::asked_bytes).sum(),
-            "bytes of requests"
-        );
+        self.asked.check(self.all().map(|parked| (parked.group, parked.asked_bytes())));
         assert!(self.queues.values().all(|queue| !queue.is_empty()), "an empty queue");
         let mut waiting: BTreeMap<UpstreamId, BTreeSet<_>> = BTreeMap::new();
         for (client, queue) in &self.queues {
@@ -359,7 +359,10 @@ impl Engine {
         let epoch = self.route_epoch;
         let id = self.client_of(parked.owner);
         match id.and_then(|id| self.clients.get_mut(id)) {
-            Some(client) => client.route_epoch = epoch.wrapping_sub(1),
+            Some(client) => {
+                client.route_epoch = epoch.wrapping_sub(1);
+                parked.group = Group::of(client, &self.settings.users);
+            }
             // Nobody waits for it any more; but a merge must get its last part to end.
             None if matches!(parked.owner, Owner::Client { .. }) => return,
             None => {}
@@ -369,7 +372,8 @@ impl Engine {
             Some(_) => now >= parked.until,
             None => parked.due > parked.until,
         };
-        if given_up || self.parked.asked_bytes + parked.asked_bytes() > PARKED_BYTES_MAX {
+        let (group, bytes) = (parked.group, parked.asked_bytes());
+        if given_up || !self.parked.asked.has_room_for_bytes(group, bytes, PARKED_BYTES_MAX) {
             return match &parked.question {
                 // It may have been executed.
                 Some(question) if question.may_be_data() => {

@@ -28,6 +28,7 @@ use crate::parked::{Parked, Target};
 use crate::reject;
 use crate::server_loss::Failure;
 use crate::settings::Limits;
+use crate::shares::Group;
 use crate::stats::samples::Source;
 use crate::time::Time;
 use crate::topology::Place;
@@ -204,6 +205,7 @@ impl Engine {
                 behind,
                 said,
                 question,
+                group: Group::default(),
             },
         );
         if leased {

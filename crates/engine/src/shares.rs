@@ -1,5 +1,5 @@
 //! Fair shares of what is scarce, so that nobody takes all of it: dedicated connections, large transfers, requests that policies let wait, passwords that
-//! servers are asked about, engines of logins.
+//! servers are asked about, engines of logins, bytes of subscriptions and of parked requests.
 //!
 //! Clients of one user from one address are a *group*. A group may have one more while it has less than `SHARE_TIMES` times what would be left for others:
 //! alone it gets seven eighths, and whoever comes then finds something that is free. With a fixed part for each group most would lie idle where there is one;
@@ -8,8 +8,8 @@
 //! ```text
 //!   16 at most:   group a takes 14        b comes: 1        c comes: 1        a has 1 less: b or d may have it, not a
 //! ```
-//! Not here: in which order those come that wait (`waiters`), and what is held (`upstream::roles`, `policy::delayed`, `login::words`, the caller for
-//! engines of logins).
+//! Not here: in which order those come that wait (`waiters`), and what is held (`upstream::roles`, `policy::delayed`, `login::words`, `pubsub`, `parked`,
+//! the caller for engines of logins).
 //!
 //! Invariant: of each kind the sum over all groups is the total, and a group without anything is not in the table.
 
@@ -95,7 +95,7 @@ impl Net {
     }
 }
 
-/// How many each group has of one kind.
+/// How many, or how many bytes, each group has of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     total: usize,
@@ -111,18 +111,34 @@ impl Held {
 
     /// A group has one more.
     pub fn add(&mut self, group: Group) {
-        self.total += 1;
-        *self.of.entry(group).or_default() += 1;
+        self.add_many(group, 1);
+    }
+
+    /// A group has so many more.
+    pub(crate) fn add_many(&mut self, group: Group, count: usize) {
+        if count > 0 {
+            self.total += count;
+            *self.of.entry(group).or_default() += count;
+        }
     }
 
     /// A group has one less.
     pub(crate) fn remove(&mut self, group: Group) {
-        let Some(count) = self.of.get_mut(&group) else {
-            debug_assert!(false, "a group gives back what it has not");
+        self.remove_many(group, 1);
+    }
+
+    /// A group has so many less.
+    pub(crate) fn remove_many(&mut self, group: Group, removed: usize) {
+        if removed == 0 {
+            return;
+        }
+        let count = self.of.get_mut(&group).filter(|count| **count >= removed);
+        let Some(count) = count else {
+            debug_assert!(false, "a group gives back more than it has");
             return;
         };
-        self.total -= 1;
-        *count -= 1;
+        self.total -= removed;
+        *count -= removed;
         if *count == 0 {
             self.of.remove(&group);
         }
@@ -137,11 +153,27 @@ impl Held {
     /// Whether a group may have so many more of `max`.
     #[must_use]
     pub fn has_room(&self, group: Group, wanted: usize, max: usize) -> bool {
-        let Some(left) = max.checked_sub(self.total + wanted) else { return false };
-        let held = self.of(group);
-        // What would be left without the last of them, and one beyond it is for others.
-        held == 0 || held + wanted - 1 < left.saturating_mul(SHARE_TIMES)
+        let fits = self.total + wanted <= max;
+        fits && (self.of(group) == 0 || self.has_room_for_bytes(group, wanted, max))
     }
+
+    /// Whether a group may have so many more bytes of `max`. A group that has none does not get all of them at once.
+    pub(crate) fn has_room_for_bytes(&self, group: Group, wanted: usize, max: usize) -> bool {
+        let Some(left) = max.checked_sub(self.total + wanted) else { return false };
+        is_share(self.of(group) + wanted, left)
+    }
+
+    /// Checks that these are the parts of all groups; for debug builds.
+    pub(crate) fn check(&self, parts: impl Iterator<Item = (Group, usize)>) {
+        let mut held = Self::default();
+        parts.for_each(|(group, count)| held.add_many(group, count));
+        assert_eq!(*self, held, "what each group holds");
+    }
+}
+
+/// Whether a group may have so much where so much is left for others.
+pub(crate) fn is_share(held: usize, left: usize) -> bool {
+    held <= left.saturating_mul(SHARE_TIMES)
 }
 
 /// Of so many connections for single clients commands that wait for something may take these.
@@ -212,6 +244,19 @@ mod tests {
         assert!(held.has_room(group(0, ""), 3, 3) && !held.has_room(group(0, ""), 4, 3));
         held.add(group(0, ""));
         assert!(!held.has_room(group(0, ""), 3, 4) && held.has_room(group(1, ""), 3, 4));
+    }
+
+    #[test]
+    fn of_bytes_something_is_left_however_much_one_group_asks_for() {
+        let (one, other) = (group(0, "10.0.0.1:1"), group(0, "10.0.0.2:1"));
+        let mut held = Held::default();
+        assert!(!held.has_room_for_bytes(one, 800, 800) && !held.has_room_for_bytes(one, 701, 800));
+        assert!(held.has_room_for_bytes(one, 700, 800));
+        held.add_many(one, 700);
+        assert!(!held.has_room_for_bytes(one, 1, 800) && held.has_room_for_bytes(other, 87, 800));
+        held.add_many(other, 0);
+        held.remove_many(one, 700);
+        assert_eq!(held, Held::default());
     }
 
     #[test]

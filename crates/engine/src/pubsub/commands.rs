@@ -13,18 +13,20 @@
 
 use super::gone::Part;
 use super::links::is_event;
-use super::{Kind, Leaving, Name, Topic, Turn, Wait, Waiter};
+use super::{Kind, Leaving, Listening, Name, Topic, Turn, Wait, Waiter};
 use crate::client::{Client, Hold};
 use crate::command::{CommandId, ids};
 use crate::engine::Engine;
 use crate::ids::ClientId;
-use crate::limits::{CLIENT_TOPICS_MAX, SUBSCRIBED_BYTES_MAX, TOPIC_BYTES_MAX};
+use crate::limits::{CLIENT_TOPICS_MAX, TOPIC_BYTES_MAX};
 use crate::local::{Call, arity_fits};
 use crate::reject;
 use crate::request::Step;
 use crate::route::{Known, Way};
 use crate::scatter::row_of;
+use crate::shares::Group;
 use crate::time::Time;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use resp::{Protocol, encode};
@@ -62,11 +64,14 @@ impl Engine {
             return self.refuse(call, reject::TOPIC_TOO_LONG);
         }
         let bytes: usize = names.iter().map(listener_bytes).sum();
-        let listens = self.clients.get(call.id).and_then(|client| client.listening.as_ref());
+        let Some(client) = self.clients.get(call.id) else { return Step::Gone };
+        let listens = client.listening.as_ref();
         if listens.map_or(0, |own| own.topics()) + names.len() > CLIENT_TOPICS_MAX {
             return self.refuse(call, reject::CLIENT_TOPICS_MAX);
         }
-        if self.subscriptions.bytes() + bytes > SUBSCRIBED_BYTES_MAX {
+        let group =
+            listens.map_or_else(|| Group::of(client, &self.settings.users), |own| own.group);
+        if !self.subscriptions.has_room(group, bytes) {
             return self.refuse(call, reject::SUBSCRIPTIONS_MAX);
         }
         for name in &names {
@@ -87,11 +92,12 @@ impl Engine {
         let turn = Turn::of(client, call);
         self.stats.requests += 1;
         let until = now.plus_ms(patience_ms);
+        let count = names.len();
         let wait = Wait { turn, kind, names, until, confirmed: 0 };
-        let listening = client.listening.get_or_insert_default();
+        let new = || Box::new(Listening { group, ..Listening::default() });
+        let listening = client.listening.get_or_insert_with(new);
         listening.wait = Some(wait);
-        listening.bytes += bytes;
-        self.subscriptions.bytes += bytes;
+        self.subscriptions.add(listening, count, bytes);
         self.hold_for_answers(call.id);
         self.subscriptions.waits.push_back((until, call.id));
         self.look_at_wait(call.id);
@@ -210,11 +216,10 @@ impl Engine {
             self.stop_telling(id, *kind, name);
         }
         let bytes: usize = leaving.names.iter().map(|(_, name)| listener_bytes(name)).sum();
-        self.subscriptions.bytes -= bytes;
         if let Some(client) = self.clients.get_mut(id)
             && let Some(listening) = client.listening.as_mut()
         {
-            listening.bytes -= bytes;
+            self.subscriptions.remove(listening, leaving.names.len(), bytes);
         }
         self.forget_empty_listening(id);
         self.confirm_to(id, leaving.turn, &leaving.lines);
@@ -271,8 +276,7 @@ impl Engine {
         let mut lines = Vec::new();
         for name in &wait.names {
             if !listening.topics[wait.kind as usize].insert(name.clone()) {
-                self.subscriptions.bytes -= listener_bytes(name);
-                listening.bytes -= listener_bytes(name);
+                self.subscriptions.remove(listening, 1, listener_bytes(name));
             }
             let count = listening.count(wait.kind);
             let shown = namespace.map_or(&**name, |namespace| namespace.outward(name));
@@ -310,8 +314,7 @@ impl Engine {
         let Some(listening) = listening else { return };
         let Some(wait) = listening.wait.take() else { return };
         let bytes: usize = wait.names.iter().map(listener_bytes).sum();
-        listening.bytes -= bytes;
-        self.subscriptions.bytes -= bytes;
+        self.subscriptions.remove(listening, wait.names.len(), bytes);
         self.give_up_waiting(id, wait.kind, &wait.names);
         self.forget_empty_listening(id);
         match wait.turn {
@@ -355,8 +358,9 @@ impl Engine {
     /// The client listens to nothing and waits for nothing any more.
     pub(crate) fn leave_all(&mut self, id: ClientId) {
         let listening = self.clients.get_mut(id).and_then(|client| client.listening.take());
-        let Some(listening) = listening else { return };
-        self.subscriptions.bytes -= listening.bytes;
+        let Some(mut listening) = listening else { return };
+        let (names, bytes) = (listening.topics(), listening.bytes);
+        self.subscriptions.remove(&mut listening, names, bytes);
         self.subscriptions.gone.add(id, *listening);
         self.leave_for_the_gone();
     }
@@ -381,9 +385,9 @@ impl Engine {
 
     /// For debug builds: what each client that listens has counted is what all have.
     pub(crate) fn check_subscribed(&self) {
-        let all = self.clients.iter().filter_map(|(_, client)| client.listening.as_ref());
+        let all = || self.clients.iter().filter_map(|(_, client)| client.listening.as_ref());
         let mut bytes = 0;
-        for listening in all {
+        for listening in all() {
             bytes += listening.bytes;
             if listening.bytes < CHECKED_BYTES_MAX {
                 let leaves = listening.leaving.iter().flat_map(|leaving| &leaving.names);
@@ -394,6 +398,8 @@ impl Engine {
             }
         }
         assert_eq!(self.subscriptions.bytes, bytes, "bytes of what clients listen to");
+        let parts = all().map(|listening| (listening.group, listening.held_bytes()));
+        self.subscriptions.held.check(parts);
     }
 
     fn forget_empty_listening(&mut self, id: ClientId) {

@@ -39,7 +39,9 @@ pub(crate) use count::Listeners;
 use crate::client::Client;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::inside::Inside;
+use crate::limits::SUBSCRIBED_BYTES_MAX;
 use crate::local::Call;
+use crate::shares::{Group, Held, is_share};
 use crate::time::Time;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -107,6 +109,8 @@ pub(crate) struct Subscriptions {
     route_epoch: u32,
     /// Bytes of names, for each client that listens.
     bytes: usize,
+    /// [`Listening::held_bytes`] by group: one group does not take all of [`SUBSCRIBED_BYTES_MAX`].
+    held: Held,
     /// How many listen at the other workers, as far as they told.
     elsewhere: BTreeMap<(Kind, Name), BTreeMap<u32, u32>>,
     /// What the others know of ours.
@@ -226,6 +230,8 @@ pub struct Listening {
     leaving: Option<Leaving>,
     /// Its part of [`Subscriptions::bytes`]: of all that it listens to, waits for and leaves.
     bytes: usize,
+    /// The group that has these bytes: the client's when it began to listen.
+    group: Group,
 }
 
 /// A SUBSCRIBE whose topics are not all confirmed. The client is held meanwhile.
@@ -303,6 +309,26 @@ impl Subscriptions {
     pub(crate) fn bytes(&self) -> usize {
         let bytes = self.bytes + self.ends_bytes + self.len() * TOPIC_BYTES;
         bytes.saturating_sub(self.gone.topics().min(self.len()) * TOPIC_BYTES)
+    }
+
+    /// Whether a client of this group may listen to names of so many bytes more.
+    fn has_room(&self, group: Group, wanted: usize) -> bool {
+        let left = SUBSCRIBED_BYTES_MAX.checked_sub(self.bytes() + wanted);
+        left.is_some_and(|left| is_share(self.held.of(group) + wanted, left))
+    }
+
+    /// A client listens to so many names more, which have so many bytes.
+    fn add(&mut self, listening: &mut Listening, names: usize, bytes: usize) {
+        listening.bytes += bytes;
+        self.bytes += bytes;
+        self.held.add_many(listening.group, names * TOPIC_BYTES + bytes);
+    }
+
+    /// A client listens to so many names less, which had so many bytes.
+    fn remove(&mut self, listening: &mut Listening, names: usize, bytes: usize) {
+        listening.bytes -= bytes;
+        self.bytes -= bytes;
+        self.held.remove_many(listening.group, names * TOPIC_BYTES + bytes);
     }
 
     fn push_end(&mut self, id: UpstreamId, asked: Asked) {

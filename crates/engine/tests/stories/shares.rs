@@ -1,5 +1,7 @@
-//! What is scarce is shared: no machine takes all dedicated connections, transfers, waits or checks of passwords, and who waits is served in turn.
+//! Scarce things are shared: no machine takes all dedicated connections, transfers, waits, checks of passwords or room for subscriptions, and clients
+//! that wait are served in turn.
 
+use crate::pubsub::{confirms, listens};
 use crate::words::{Story, large_set, request};
 use engine::Settings;
 use engine::acl::Users;
@@ -48,6 +50,30 @@ fn one_machine_that_waits_on_all_leaves_the_others_theirs() {
     story.conn(1).gets("BLPOP none 0").answers("nil");
     story.conn(1).gets("BLPOP l 0").answers("nil");
     story.client("d@10.0.0.3").gets("nil");
+}
+
+#[test]
+fn one_machine_that_subscribes_to_all_that_fits_leaves_room_for_the_others() {
+    let mut story = Story::with_limits(|limits| limits.memory_max_bytes = 2 << 30);
+    // Names of half a MiB: one user at one address takes seven eighths of 256 MiB, with any number of connections.
+    let mut taken = 0;
+    loop {
+        let client = format!("a{}@10.0.0.1", taken / 100);
+        let topic = format!("{taken}.{}", "x".repeat(MIB / 2));
+        story.client(&client).says(&*format!("SUBSCRIBE {topic}"));
+        let error = story.client(&client).takes_text();
+        if !error.is_empty() {
+            assert!(error.contains("there is no room for more"), "{error}");
+            break;
+        }
+        let confirms = confirms(&format!("subscribe {topic} 1"));
+        assert_eq!(story.conn(1).takes_requests(), 1);
+        story.conn(1).answers(&*confirms);
+        assert!(story.client(&client).takes_text().len() > MIB / 2);
+        taken += 1;
+    }
+    assert!((440..=448).contains(&taken), "{taken} of 512");
+    listens(&mut story, "b@10.0.0.2", "news", 1);
 }
 
 #[test]
