@@ -656,15 +656,10 @@ impl Engine {
 
     /// A sentinel told of the others. Itself it leaves out.
     pub(crate) fn apply_sentinels(&mut self, pool: u16, teller: NodeId, addresses: &[Address]) {
-        let mut nodes = self.told_nodes(pool, addresses);
+        let others = self.told_nodes(pool, addresses);
         let Some(state) = self.router.pool_mut(pool) else { return };
         let Topology::Sentinel(group) = &mut state.topology else { return };
-        if group.found.contains(&teller) && !nodes.contains(&teller) {
-            nodes.push(teller);
-        }
-        // Whoever tells, the order is the same, so that each has its turn.
-        nodes.sort_unstable();
-        group.found = nodes;
+        group.knows_others(teller, others);
         self.forget_nodes();
     }
 

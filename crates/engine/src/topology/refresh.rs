@@ -21,7 +21,7 @@ use crate::news::What;
 use crate::node::Address;
 use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
-use crate::upstream::{Lane, Role, State, Upstream, UpstreamKey};
+use crate::upstream::{Lane, Role, State, UpstreamKey};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -77,6 +77,8 @@ pub(crate) struct Refresh {
     again_at: Option<Time>,
     /// There was a message during a question: its answer may be older than that.
     heard: bool,
+    /// A sentinel named another primary than the others: the next one is asked soon.
+    in_doubt: bool,
     /// Whose turn it is, of all and of copies.
     turn: usize,
     copies_turn: usize,
@@ -366,9 +368,12 @@ impl Engine {
         let Some(node) = self.upstreams.get(id).map(|upstream| upstream.key.node) else { return };
         let Some(pool) = self.nodes.get(node).map(|node| node.pool) else { return };
         if let Some(state) = self.router.pools.get_mut(usize::from(pool)) {
-            state.refresh.wanted = true;
-            state.refresh.not_before = now;
-            state.refresh.heard = state.refresh.asking.is_some();
+            let refresh = &mut state.refresh;
+            (refresh.wanted, refresh.not_before) = (true, now);
+            // The sender knows. An answer of another sentinel may be older than the message, or never come.
+            refresh.named = Some(node);
+            refresh.asking = refresh.asking.filter(|asked| *asked == id);
+            refresh.heard = refresh.asking.is_some();
         }
     }
 
@@ -430,11 +435,13 @@ impl Engine {
         refresh.asking = None;
         // A table with a hole in it is a sign that there is a better one.
         let heard = core::mem::take(&mut refresh.heard);
-        refresh.wanted = !covered || heard;
+        let in_doubt = core::mem::take(&mut refresh.in_doubt);
+        refresh.wanted = !covered || heard || in_doubt;
         refresh.passed_over = 0;
         refresh.cause.clear();
         refresh.told_at = Some(now);
-        refresh.not_before = if heard { now } else { now.plus_ms(TOPOLOGY_EVERY_MS) };
+        let pause_ms = if in_doubt { TOPOLOGY_AGAIN_MS } else { TOPOLOGY_EVERY_MS };
+        refresh.not_before = if heard { now } else { now.plus_ms(pause_ms) };
         refresh.again_at =
             (self.settings.timeouts.topology_period_ms > 0).then(|| now.plus_ms(period_ms));
         if covered && self.router.is_cluster(pool) {
@@ -498,25 +505,21 @@ impl Engine {
         true
     }
 
-    /// Whether respool rejects the primary that this sentinel names, because other sentinels reported a later failover. The replicas in this answer do not count then.
+    /// Whether respool rejects the primary that this sentinel names, because other sentinels reported a later failover. The replicas in this answer do not
+    /// count then.
     fn doubts_primary(&mut self, id: UpstreamId, pool: u16, address: &Address) -> bool {
         let Some(upstream) = self.upstreams.get_mut(id) else { return false };
         let (teller, epoch) = (upstream.key.node, upstream.told_epoch.take());
         let Some(named) = self.told_nodes(pool, [address]).pop() else { return false };
-        let known =
-            self.router.pools.get(usize::from(pool)).map(|state| state.topology.candidates());
-        let is_down = |node: &NodeId| {
-            let upstream = self.topology_key(pool, *node).and_then(|key| self.by_key.get(&key));
-            upstream.and_then(|id| self.upstreams.get(*id)).is_some_and(Upstream::is_away)
-        };
-        let live = known.unwrap_or_default().iter().filter(|node| !is_down(node)).count();
+        let live = self.live_candidates(pool);
         let Some(state) = self.router.pool_mut(pool) else { return false };
         let Topology::Sentinel(group) = &mut state.topology else { return false };
         let primary = group.primary;
-        match group.believes(teller, (address, primary == Some(named)), epoch, live) {
+        match group.believes(teller, (address, primary == Some(named)), epoch, &live) {
             Told::Believed => return false,
             Told::DoubtedAgain => {}
             Told::Doubted => {
+                state.refresh.in_doubt = true;
                 let [teller, named] = [teller, named].map(|node| self.label(node).to_string());
                 let primary = primary.map_or(String::new(), |node| self.label(node).to_string());
                 let cause = format!("{teller}: names {named}, while later news name {primary}");
@@ -526,6 +529,18 @@ impl Engine {
         // The named address may belong to no known node.
         self.forget_nodes();
         true
+    }
+
+    /// The sentinels that are neither down nor silent.
+    fn live_candidates(&self, pool: u16) -> Vec<NodeId> {
+        let is_live = |node: &NodeId| {
+            let id = self.topology_key(pool, *node).and_then(|key| self.by_key.get(&key));
+            let upstream = id.and_then(|id| self.upstreams.get(*id));
+            upstream.is_none_or(|upstream| !upstream.is_away() && upstream.stall.is_none())
+        };
+        let state = self.router.pools.get(usize::from(pool));
+        let known = state.map_or(Vec::new(), |state| state.topology.candidates());
+        known.into_iter().filter(is_live).collect()
     }
 
     /// Whether this sentinel names a primary that respool rejected.
@@ -651,7 +666,11 @@ impl Engine {
                 self.apply_primary(now, pool, node, &address);
             }
             OwnCommand::Replicas | OwnCommand::Sentinels => {
-                let mut addresses = sentinel::instances(value).ok_or(Useless::Empty)?;
+                let read = match own {
+                    OwnCommand::Sentinels => sentinel::sentinels,
+                    _ => sentinel::replicas,
+                };
+                let mut addresses = read(value).ok_or(Useless::Empty)?;
                 if addresses.len() > SENTINEL_NODES_MAX {
                     self.note_instances_left_out(node, addresses.len());
                     addresses.truncate(SENTINEL_NODES_MAX);

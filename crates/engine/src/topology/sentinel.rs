@@ -1,20 +1,22 @@
 //! What sentinels tell of one primary, and what of it is believed.
 //!
 //! respool asks a sentinel four questions in one write: the epoch of its configuration, the primary, the replicas, the other sentinels. The
-//! answers come in order, and respool applies each by itself. A message of `+switch-master` is only a sign to ask again, so a
+//! answers come in order, and respool applies each by itself. A message of `+switch-master` is only a sign to ask its sender again, so a
 //! lost message costs a moment and never a wrong primary.
 //!
-//! Sentinels may disagree: a sentinel that is cut off from the others goes on naming the former primary. Each failover has a greater epoch than all before
-//! (`config-epoch`, Sentinel's specification), so respool changes to another primary if the told epoch is greater than the epoch of the primary in use. If a
-//! sentinel tells no epoch, or a smaller one after a reset of the configuration, more than half of the sentinels that are not down must name the other primary, and at least two of several.
+//! Sentinels may disagree: a sentinel that is cut off from the others goes on naming the former primary, and reports the others as down. respool keeps the
+//! last word of each sentinel and counts a sentinel as live as long as respool reaches it itself; flags of other sentinels do not matter. Each failover has a
+//! greater epoch than all before (`config-epoch`, Sentinel's specification), so respool changes to another primary if the told epoch is greater than the epoch
+//! of the primary in use. Without a greater epoch (no sentinel tells epochs, or the configuration was made anew), more than half of the live sentinels must
+//! name the other primary, at least two of several, and no live sentinel may name the primary in use with a greater epoch.
 //!
 //! Not here: when and whom to ask (`refresh`), and the proof that the named node is a primary indeed: its own answer to HELLO
 //! (`connect`).
 //!
-//! Invariant: configured sentinels are never forgotten; those that were told of are replaced by each answer, but for the one that gave it:
-//! a sentinel does not tell of itself.
+//! Invariant: configured sentinels are never forgotten; other sentinels stay as long as a live sentinel tells of them. A sentinel does not tell of itself.
 
 use crate::ids::NodeId;
+use crate::limits::SENTINEL_NODES_MAX;
 use crate::node::Address;
 use crate::topology::slots::read_host;
 use alloc::collections::BTreeMap;
@@ -30,8 +32,10 @@ pub(crate) struct Group {
     pub(crate) primary: Option<NodeId>,
     /// Epoch of the failover that made this node the primary, if a sentinel told it.
     epoch: Option<u64>,
-    /// Sentinels that name another primary, with the address.
-    dissenters: BTreeMap<NodeId, Address>,
+    /// The last word of each live sentinel.
+    words: BTreeMap<NodeId, Word>,
+    /// The other sentinels that each of them told of.
+    others: BTreeMap<NodeId, Vec<NodeId>>,
     /// Who it was before, in case that the new one turns out to be none.
     pub(super) before: Option<NodeId>,
     /// The primary reported the role of a replica: respool believes the next sentinel.
@@ -44,6 +48,15 @@ pub(crate) struct Group {
     pub(super) found: Vec<NodeId>,
 }
 
+/// The primary that one sentinel names.
+#[derive(Debug)]
+struct Word {
+    named: Address,
+    epoch: Option<u64>,
+    /// It is the primary in use.
+    is_current: bool,
+}
+
 impl Group {
     /// One of which nothing is known but whom to ask.
     pub(super) fn new(name: Vec<u8>, seeds: Vec<NodeId>) -> Self {
@@ -51,7 +64,8 @@ impl Group {
             name,
             primary: None,
             epoch: None,
-            dissenters: BTreeMap::new(),
+            words: BTreeMap::new(),
+            others: BTreeMap::new(),
             before: None,
             is_disowned: false,
             replicas: Vec::new(),
@@ -60,41 +74,68 @@ impl Group {
         }
     }
 
-    /// Decides on the primary that this sentinel names, with the epoch of its configuration. `is_known`: the primary in use has this address. `live`: the number of known sentinels that are not down.
+    /// Decides on the primary that this sentinel names, with the epoch of its configuration. `is_current`: the primary in use has this address. `live`: the
+    /// known sentinels that respool reaches.
     pub(super) fn believes(
         &mut self,
         teller: NodeId,
-        (named, is_known): (&Address, bool),
+        (named, is_current): (&Address, bool),
         epoch: Option<u64>,
-        live: usize,
+        live: &[NodeId],
     ) -> Told {
-        let is_newer = epoch.is_some() && epoch > self.epoch;
-        if is_known || is_newer || self.primary.is_none() || self.is_disowned {
-            if is_known {
-                self.dissenters.remove(&teller);
-            } else {
-                self.dissenters.clear();
-            }
+        self.words.retain(|teller, _| live.contains(teller));
+        let word = Word { named: named.clone(), epoch, is_current };
+        let before = self.words.insert(teller, word);
+        if is_current {
             (self.epoch, self.is_disowned) = (self.epoch.max(epoch), false);
             return Told::Believed;
         }
-        let known = self.candidates();
-        self.dissenters.retain(|teller, _| known.contains(teller));
-        let before = self.dissenters.insert(teller, named.clone());
-        let is_new = before.as_ref() != Some(named);
-        let votes = self.dissenters.values().filter(|other| *other == named).count();
-        // Dead sentinels may stay in the configuration. One sentinel of several may be the only one on this side of a partition.
-        if votes * 2 <= live || votes < known.len().min(2) {
+        if !self.is_later(named, epoch, live.len()) {
+            let is_new = before.is_none_or(|before| before.named != *named);
             return if is_new { Told::Doubted } else { Told::DoubtedAgain };
         }
-        self.dissenters.clear();
-        self.epoch = epoch;
+        self.words.retain(|_, word| word.named == *named);
+        self.words.values_mut().for_each(|word| word.is_current = true);
+        (self.epoch, self.is_disowned) = (self.last_epoch(|word| word.is_current), false);
         Told::Believed
+    }
+
+    /// Whether this primary, told with this epoch, comes after the one in use.
+    fn is_later(&self, named: &Address, epoch: Option<u64>, live: usize) -> bool {
+        if self.primary.is_none() || (self.epoch.is_some() && epoch > self.epoch) {
+            return true;
+        }
+        if self.is_disowned {
+            return epoch >= self.last_epoch(|word| !word.is_current);
+        }
+        // Dead sentinels may stay in the configuration. One sentinel of several may be the only one on this side of a partition.
+        let votes = self.words.values().filter(|word| word.named == *named).count();
+        let is_majority = votes * 2 > live && votes >= self.candidates().len().min(2);
+        let last = self.last_epoch(|word| word.named == *named);
+        is_majority && self.last_epoch(|word| word.is_current) <= last
+    }
+
+    /// The greatest epoch in these words.
+    fn last_epoch(&self, of: impl Fn(&Word) -> bool) -> Option<u64> {
+        self.words.values().filter(|word| of(word)).filter_map(|word| word.epoch).max()
     }
 
     /// Whether this sentinel names another primary than the one in use.
     pub(super) fn dissents(&self, teller: NodeId) -> bool {
-        self.dissenters.contains_key(&teller)
+        self.words.get(&teller).is_some_and(|word| !word.is_current)
+    }
+
+    /// This sentinel tells of these others.
+    pub(super) fn knows_others(&mut self, teller: NodeId, others: Vec<NodeId>) {
+        self.others.retain(|teller, _| self.words.contains_key(teller));
+        self.others.insert(teller, others);
+        let mut found: Vec<NodeId> = self.others.values().flatten().copied().collect();
+        found.extend(self.found.contains(&teller).then_some(teller));
+        // In this order each of them has its turn, whichever sentinel tells.
+        found.sort_unstable();
+        found.dedup();
+        found.truncate(SENTINEL_NODES_MAX);
+        self.found = found;
     }
 
     /// Sentinels that can be asked, each once.
@@ -129,9 +170,15 @@ pub(super) fn primary(reply: &Value<'_>) -> Option<Address> {
     }
 }
 
-/// The answer to `SENTINEL REPLICAS` and `SENTINEL SENTINELS`: a list of instances, each a map or a flat list of fields. Those that the
-/// sentinel takes for dead or has not reached are left out.
-pub(super) fn instances(reply: &Value<'_>) -> Option<Vec<Address>> {
+/// The answer to `SENTINEL REPLICAS`: a list of instances, each a map or a flat list of fields. Those that the sentinel takes for dead or has not reached are
+/// left out.
+pub(super) fn replicas(reply: &Value<'_>) -> Option<Vec<Address>> {
+    let live = reply.as_list()?.iter().filter(|replica| !is_flagged_dead(replica));
+    Some(live.filter_map(instance).collect())
+}
+
+/// The answer to `SENTINEL SENTINELS`: a list of instances, also of those that the sentinel does not reach: the sentinel itself may be cut off.
+pub(super) fn sentinels(reply: &Value<'_>) -> Option<Vec<Address>> {
     Some(reply.as_list()?.iter().filter_map(instance).collect())
 }
 
@@ -149,12 +196,13 @@ fn field<'a>(instance: &'a Value<'_>, name: &[u8]) -> Option<&'a [u8]> {
     }
 }
 
-fn instance(instance: &Value<'_>) -> Option<Address> {
+fn is_flagged_dead(instance: &Value<'_>) -> bool {
     let flags = field(instance, b"flags").unwrap_or_default();
     let dead = [&b"s_down"[..], b"o_down", b"disconnected"];
-    if flags.split(|byte| *byte == b',').any(|flag| dead.contains(&flag)) {
-        return None;
-    }
+    flags.split(|byte| *byte == b',').any(|flag| dead.contains(&flag))
+}
+
+fn instance(instance: &Value<'_>) -> Option<Address> {
     address(field(instance, b"ip")?, field(instance, b"port")?)
 }
 
@@ -190,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn instances_come_flat_or_as_maps_and_dead_ones_are_left_out() {
+    fn instances_come_flat_or_as_maps_and_dead_replicas_are_left_out() {
         let fields = |port: &str, flags: &str| {
             alloc::format!(
                 "$2\r\nip\r\n$1\r\na\r\n$4\r\nport\r\n${}\r\n{port}\r\n$5\r\nflags\r\n${}\r\n{flags}\r\n",
@@ -201,9 +249,10 @@ mod tests {
         let live = fields("1", "slave");
         let dead = fields("2", "s_down,slave,disconnected");
         let flat = alloc::format!("*2\r\n*6\r\n{live}*6\r\n{dead}");
-        assert_eq!(with(&flat, instances), Some(vec![Address::tcp("a", 1)]));
+        assert_eq!(with(&flat, replicas), Some(vec![Address::tcp("a", 1)]));
+        assert_eq!(with(&flat, sentinels).map(|all| all.len()), Some(2));
         let maps = alloc::format!("*2\r\n%3\r\n{dead}%3\r\n{live}");
-        assert_eq!(with(&maps, instances), Some(vec![Address::tcp("a", 1)]));
-        assert_eq!(with("-ERR No such master\r\n", instances), None);
+        assert_eq!(with(&maps, replicas), Some(vec![Address::tcp("a", 1)]));
+        assert_eq!(with("-ERR No such master\r\n", replicas), None);
     }
 }

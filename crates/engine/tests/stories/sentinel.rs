@@ -76,7 +76,7 @@ fn a_sentinel_that_did_not_hear_of_the_last_failover_moves_nobody() {
     story.client("a").gets("nil");
     for lagging in ["s1", "s2", "s3"] {
         story.sentinels_say("n1 n2").after_ms(3_500);
-        story.sentinel_lags(lagging, "n2 n1").after_ms(3_500).asked_sentinels();
+        story.sentinels_lag(lagging, "n2 n1").after_ms(3_500).asked_sentinels();
         for _ in 0..8 {
             story.after_ms(500).client("a").says("GET k");
             story.node("n2").gets("GET k").answers("nil");
@@ -85,6 +85,69 @@ fn a_sentinel_that_did_not_hear_of_the_last_failover_moves_nobody() {
         assert!(story.asked_sentinels().contains(&lagging.to_string()));
         assert!(story.was_told("names n1:7000, while later news name n2:7000"));
     }
+}
+
+/// GETs of the client `a` for so many half seconds, each of which the primary n2 gets.
+fn stays_at_n2(story: &mut Story, half_seconds: usize) {
+    for _ in 0..half_seconds {
+        story.after_ms(500).client("a").says("GET k");
+        story.node("n2").gets("GET k").answers("nil");
+        story.client("a").gets("nil");
+    }
+}
+
+/// A story behind the configured ones of five sentinels, whose client has spoken to n1.
+fn one_of_five(configured: &[&str]) -> Story {
+    let mut story = Story::sentinels_with(|settings| *settings = behind(configured));
+    story.sentinels_are("s1 s2 s3 s4 s5").client("a").says("GET k");
+    story.node("n1").gets("GET k").answers("nil");
+    story.client("a").gets("nil");
+    story.after_ms(7_000);
+    story
+}
+
+#[test]
+fn a_configured_sentinel_that_is_cut_off_does_not_hide_the_others() {
+    let mut story = Story::sentinels_with(|settings| *settings = behind(&["s1"]));
+    story.sentinels_are("s1 s2 s3").sentinels_are_cut_off("s1").client("a").says("GET k");
+    story.node("n1").gets("GET k").answers("nil");
+    story.client("a").gets("nil");
+    story.sentinels_lag("s1", "n2 n1").after_ms(2_500);
+    stays_at_n2(&mut story, 20);
+    assert!(["s1", "s2", "s3"].map(String::from).iter().all(|name| story.connects_to(name) == 1));
+}
+
+#[test]
+fn sentinels_that_are_cut_off_together_have_no_majority() {
+    for with_epochs in [true, false] {
+        let mut story = one_of_five(&["s1", "s2", "s3"]);
+        if !with_epochs {
+            story.forgets_epochs();
+        }
+        story.sentinels_are_cut_off("s1 s2").sentinels_lag("s1 s2", "n2 n1").after_ms(6_500);
+        stays_at_n2(&mut story, 60);
+    }
+}
+
+#[test]
+fn a_majority_that_did_not_hear_of_the_last_failover_moves_nobody() {
+    let mut story = one_of_five(&["s1", "s2", "s3", "s4", "s5"]);
+    story.sentinels_lag("s1 s2 s3", "n2 n1").after_ms(6_000);
+    stays_at_n2(&mut story, 60);
+    // respool does not reach the two that know better: the others are all there is.
+    story.crashes("s4").crashes("s5").after_ms(7_000).client("a").says("GET k");
+    story.node("n1").gets("GET k").answers("nil");
+}
+
+#[test]
+fn the_sender_of_a_message_is_asked_at_once_while_another_sentinel_is_silent() {
+    let mut story = one_of_five(&["s1", "s2", "s3", "s4", "s5"]);
+    story.is_mute("s1").is_mute("s2").is_mute("s4").is_mute("s5").after_ms(1_500);
+    story.asked_sentinels();
+    story.sentinels_say("n2 n1").switch_master("s3");
+    assert_eq!(story.asked_sentinels(), ["s3"]);
+    story.client("a").says("GET k");
+    story.node("n2").gets("GET k");
 }
 
 #[test]
@@ -124,7 +187,7 @@ fn the_only_sentinel_that_answers_of_several_moves_nobody_to_an_older_primary() 
     story.sentinels_are("s1 s2 s3").client("a").says("GET k");
     story.node("n1").gets("GET k").answers("nil");
     story.client("a").gets("nil");
-    story.sentinel_lags("s1", "n2 n1").after_ms(4_000).crashes("s2").crashes("s3");
+    story.sentinels_lag("s1", "n2 n1").after_ms(4_000).crashes("s2").crashes("s3");
     story.after_ms(7_000).client("a").says("GET k");
     story.node("n2").gets("GET k");
 }

@@ -4,7 +4,8 @@
 //!   Story::sentinels()                     s1 and s2, which know `mymaster`: the primary n1, its replica n2, and each other
 //!   story.sentinels_say("n2 n1")           from now on: a primary, then its replicas; "": they know no such name
 //!   story.sentinel_says("s1", "n1")        the same of one of them
-//!   story.sentinel_lags("s1", "n2 n1")     this sentinel keeps its answers and epoch, the others tell of a failover
+//!   story.sentinels_lag("s1", "n2 n1")     these sentinels keep their answers and epoch, the others tell of a failover
+//!   story.sentinels_are_cut_off("s1")      these sentinels report all others as down
 //!   story.forgets_epochs()                 no sentinel tells the epoch of its configuration
 //!   story.sentinels_are("s1 s2 s3")        whom each of them tells of, itself left out
 //!   story.asked_sentinels()                who was asked since this was last looked at
@@ -44,6 +45,7 @@ pub(crate) struct Sentinels {
     /// Replicas that are told of as dead.
     dead: BTreeSet<String>,
     mute: BTreeSet<String>,
+    cut_off: BTreeSet<String>,
     asked: Vec<String>,
 }
 
@@ -112,11 +114,19 @@ impl Story {
         self
     }
 
-    /// All sentinels but this one tell of a failover.
-    pub(crate) fn sentinel_lags(&mut self, sentinel: &str, nodes: &str) -> &mut Self {
+    /// All sentinels but these tell of a failover.
+    pub(crate) fn sentinels_lag(&mut self, lagging: &str, nodes: &str) -> &mut Self {
         let before = (self.sentinels.told.clone(), self.sentinels.epoch);
         self.sentinels_say(nodes);
-        self.sentinels.own.insert(sentinel.to_string(), before);
+        for sentinel in lagging.split_whitespace() {
+            self.sentinels.own.insert(sentinel.to_string(), before.clone());
+        }
+        self
+    }
+
+    /// These sentinels report all others as down.
+    pub(crate) fn sentinels_are_cut_off(&mut self, names: &str) -> &mut Self {
+        self.sentinels.cut_off = names.split_whitespace().map(str::to_string).collect();
         self
     }
 
@@ -222,7 +232,11 @@ impl Story {
             }
             ("SENTINELS mymaster", _) => {
                 let others = sentinels.all.iter().filter(|other| **other != conn.node);
-                let others = others.map(|other| (other.clone(), SENTINEL_PORT, "sentinel"));
+                let flags = match sentinels.cut_off.contains(&conn.node) {
+                    true => "s_down,sentinel,disconnected",
+                    false => "sentinel",
+                };
+                let others = others.map(|other| (other.clone(), SENTINEL_PORT, flags));
                 instances(&others.collect::<Vec<_>>(), conn.key.resp3)
             }
             _ => return None,
