@@ -9,7 +9,8 @@
 //! answered from the near cache. `watching` is a hundred such
 //! turns with nobody watching, and with each kind of watching by itself and all together, as not every turn has a request that is looked at. `ruled` is a turn
 //! with policies in force. `broadcast` is a turn of one client that switches tracking off and on, beside 10 and beside 2,000 other
-//! clients in BCAST mode: both cost nearly as much.
+//! clients in BCAST mode: both cost nearly as much. `leave` is a client that leaves ten channels, of which the server confirms one in each turn, beside 10 and
+//! beside 10,000 channels of another client: both cost nearly as much.
 
 // The macros make public items of their own, which have no documentation.
 #![allow(missing_docs)]
@@ -108,12 +109,16 @@ impl Warm {
         self.engine.handle_upstream_bytes(self.now, self.upstream, black_box(&self.batch));
     }
 
-    fn flush_clients(&mut self) {
+    /// Sends what is there for clients; how many bytes.
+    fn flush_clients(&mut self) -> usize {
+        let mut sent = 0;
         while let Some(id) = self.engine.poll_dirty_client() {
             while let Some(buf) = self.engine.begin_client_send(id) {
+                sent += buf.len();
                 self.engine.handle_client_sent(self.now, id, black_box(buf));
             }
         }
+        sent
     }
 
     /// Connects and greets the feeds that the engine asks for. `replies` answers the commands behind the greeting.
@@ -186,14 +191,51 @@ fn broadcasting(clients: usize) -> Box<Warm> {
         warm.turn();
     }
     warm.requests_in();
-    let mut told = 0;
-    while let Some(id) = warm.engine.poll_dirty_client() {
-        while let Some(buf) = warm.engine.begin_client_send(id) {
-            told += buf.len();
-            warm.engine.handle_client_sent(warm.now, id, buf);
+    assert_eq!(warm.flush_clients(), 20 * b"+OK\r\n".len(), "one of them is not answered");
+    warm
+}
+
+/// The first client listens to ten channels, the second one to so many others. The first client's request is to leave its own, and the batch has the
+/// server's ten confirmations.
+fn leaving(others: usize) -> Box<Warm> {
+    let mut warm = Warm::with(Settings::default(), GET, 1, 2);
+    let names = |first: usize, count: usize| -> Vec<Vec<u8>> {
+        (first..first + count).map(|number| format!("channel:{number:08}").into()).collect()
+    };
+    let confirms = |word: &str, names: &[Vec<u8>]| -> Vec<u8> {
+        let frame = |name: &Vec<u8>| {
+            let head = format!("*3\r\n${}\r\n{word}\r\n${}\r\n", word.len(), name.len());
+            [head.as_bytes(), name, b"\r\n:1\r\n"].concat()
+        };
+        names.iter().flat_map(frame).collect()
+    };
+    let own = names(0, 10);
+    let mut listener = None;
+    for (client, names) in [(0, &own), (1, &names(10, others))] {
+        for names in names.chunks(500) {
+            let words: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+            let mut request = Vec::new();
+            resp::encode::request(&mut request, &[&[&b"SUBSCRIBE"[..]], &words[..]].concat());
+            warm.engine.handle_client_bytes(warm.now, warm.clients[client], &request);
+            if let Some(Action::Connect(id)) = warm.engine.poll_action() {
+                warm.engine.handle_upstream_connected(warm.now, id);
+                warm.flush_upstreams();
+                warm.engine.handle_upstream_bytes(warm.now, id, b"*0\r\n");
+                listener = Some(id);
+            }
+            warm.upstream = listener.expect("a connection for channels");
+            warm.flush_upstreams();
+            let confirms = confirms("subscribe", names);
+            warm.engine.handle_upstream_bytes(warm.now, warm.upstream, &confirms);
+            warm.engine.handle_timeout(warm.now);
+            assert!(warm.flush_clients() >= confirms.len(), "they are not confirmed");
         }
     }
-    assert_eq!(told, 20 * b"+OK\r\n".len(), "one of them is not answered");
+    warm.pipeline.clear();
+    let words: Vec<&[u8]> = own.iter().map(Vec::as_slice).collect();
+    let request = [&[&b"UNSUBSCRIBE"[..]], &words[..]].concat();
+    resp::encode::request(&mut warm.pipeline, &request);
+    warm.batch = confirms("unsubscribe", &own);
     warm
 }
 
@@ -443,8 +485,25 @@ fn broadcast(mut warm: Box<Warm>) {
     std::mem::forget(black_box(warm));
 }
 
+#[library_benchmark]
+#[bench::beside_10(leaving(10))]
+#[bench::beside_10000(leaving(10_000))]
+fn leave(mut warm: Box<Warm>) {
+    let client = warm.clients[0];
+    warm.engine.handle_client_bytes(warm.now, client, black_box(&warm.pipeline));
+    warm.flush_upstreams();
+    let confirms = std::mem::take(&mut warm.batch);
+    for confirm in confirms.chunks(confirms.len() / 10) {
+        warm.engine.handle_upstream_bytes(warm.now, warm.upstream, black_box(confirm));
+        warm.engine.handle_timeout(warm.now);
+    }
+    warm.flush_clients();
+    std::mem::forget(black_box(warm));
+}
+
 library_benchmark_group!(
     name = path,
-    benchmarks = [request_in, reply_back, whole_turn, cache_hits, watching, ruled, broadcast]
+    benchmarks =
+        [request_in, reply_back, whole_turn, cache_hits, watching, ruled, broadcast, leave]
 );
 main!(library_benchmark_groups = path);

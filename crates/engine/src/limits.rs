@@ -419,6 +419,9 @@ pub const CLIENT_TOPICS_MAX: usize = 128 << 10;
 /// Topics that clients which are gone are taken out of in a turn, some 1 µs each.
 pub const GONE_TOPICS_PER_TURN: usize = 16 << 10;
 
+/// Topics that are looked at in a turn, whether each is subscribed to where it belongs, some 1 µs each.
+pub const RELINK_TOPICS_PER_TURN: usize = 8 << 10;
+
 /// Keys that clients may have in their caches, per worker; and their names' bytes with what each client takes. Beyond it the first one is told to
 /// be dropped.
 pub const TRACKED_KEYS_MAX: usize = 1_000_000;

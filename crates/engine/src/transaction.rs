@@ -60,6 +60,8 @@ pub(crate) struct Queueing {
     watched: bool,
     /// What is queued writes.
     writes: bool,
+    /// `WAIT` or `WAITAOF` is queued.
+    waits: bool,
 }
 
 impl Queueing {
@@ -365,6 +367,7 @@ impl Engine {
             let index = queueing.queued as usize;
             queueing.queued += 1;
             queueing.writes |= writes;
+            queueing.waits |= matches!(wish.row, Some(ids::WAIT | ids::WAITAOF));
             if self.has_mirrors() && own.is_none() {
                 self.queue_for_mirrors(wish, index);
             }
@@ -526,7 +529,8 @@ impl Engine {
     fn exec(&mut self, now: Time, wish: &Wish<'_>) -> Step {
         let placed = self.is_placed(wish.id);
         let Some(State::Queueing(queueing)) = self.lease_state(wish.id) else { return Step::Gone };
-        let (refused, empty) = (queueing.refused, queueing.unsent.is_empty());
+        let (refused, waits) = (queueing.refused, queueing.waits);
+        let empty = queueing.unsent.is_empty();
         let rules_changed = queueing.rules_changed && queueing.queued > 0;
         if rules_changed && !refused {
             self.abandon(now, wish.id);
@@ -535,6 +539,10 @@ impl Engine {
         if refused {
             self.abandon(now, wish.id);
             return self.refuse_text(wish, |out| reject::write(out, reject::EXECABORT));
+        }
+        if waits && let Some(failure) = self.unconfirmed(now, wish.id) {
+            self.abandon(now, wish.id);
+            return self.refuse_failure(wish, &failure);
         }
         if placed {
             return self.end_over(now, wish);

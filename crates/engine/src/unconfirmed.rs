@@ -2,14 +2,15 @@
 //!
 //! A server answers `WAIT` by how far its replicas have copied its log. A promoted replica and a restarted server have another log, which says nothing about
 //! writes that the former primary acknowledged. A direct connection ends together with the primary, so its client never asks. The connection of an idle client
-//! to respool stays open. So the next `WAIT` of this client fails like a request that was under way (`server_loss`).
+//! to respool stays open. So the next `WAIT` of this client, or the next transaction with a `WAIT`, fails like a request that was under way (`server_loss`).
 //!
 //! ```text
 //!   RPUSH q x   :1        the primary is killed, a replica without x takes over        WAIT 1 0   ─ end of the connection, or an error
 //! ```
 //! Not here: loss of the connection of a `WAIT` under way (`connect`), watched keys (`lease`).
 //!
-//! Invariant: a client that was connected when a primary was lost gets that failure before a server answers another `WAIT` of it, once.
+//! Invariant: a client that was connected when a primary was lost gets that failure before a server answers another `WAIT` of it, in or outside a
+//! transaction, once.
 
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};

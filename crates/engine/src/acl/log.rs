@@ -3,7 +3,7 @@
 //! Each worker keeps its own; they are put together when somebody asks. What is refused again within a minute raises the count of its entry
 //! instead of making another one, as in Redis.
 //!
-//! Invariant: at most [`ACL_LOG_ENTRIES`] entries, the newest first.
+//! Invariant: at most [`ACL_LOG_ENTRIES`] entries, the newest first, each with at most [`ACL_LOG_OBJECT_BYTES`] of a name in memory.
 
 use super::Denied;
 use crate::limits::{ACL_LOG_ENTRIES, ACL_LOG_OBJECT_BYTES};
@@ -86,7 +86,7 @@ pub(crate) struct Log {
 impl Log {
     /// It happened (again). `worker` of so many keeps this log.
     pub(crate) fn add(&mut self, mut entry: Entry, (worker, workers): (u32, u32)) {
-        entry.object.truncate(ACL_LOG_OBJECT_BYTES);
+        (entry.object, entry.user) = (shortened(&entry.object), shortened(&entry.user));
         let is_same = |known: &Entry| {
             known.reason == entry.reason
                 && known.is_inside == entry.is_inside
@@ -113,5 +113,34 @@ impl Log {
 
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
+    }
+}
+
+/// The first [`ACL_LOG_OBJECT_BYTES`], in memory of that size: `Vec::truncate` keeps the memory of the whole.
+fn shortened(text: &[u8]) -> Vec<u8> {
+    text[..text.len().min(ACL_LOG_OBJECT_BYTES)].to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn an_entry_keeps_no_more_memory_than_it_shows() {
+        let mut log = Log::default();
+        for number in 0..=u8::MAX {
+            let (object, user) = (vec![number; 1 << 20], vec![number; 1 << 20]);
+            let (first_at, at, client) = (Time::default(), Time::default(), String::new());
+            let (id, count, reason, is_inside) = (0, 1, Reason::Key, false);
+            let entry = Entry { id, count, reason, is_inside, object, user, first_at, at, client };
+            log.add(entry, (0, 1));
+        }
+        assert_eq!(log.entries.len(), ACL_LOG_ENTRIES);
+        for entry in &log.entries {
+            assert!(entry.object.len() == ACL_LOG_OBJECT_BYTES && entry.user[0] == entry.object[0]);
+            assert!(entry.object.capacity() <= 2 * ACL_LOG_OBJECT_BYTES);
+            assert!(entry.user.capacity() <= 2 * ACL_LOG_OBJECT_BYTES);
+        }
     }
 }

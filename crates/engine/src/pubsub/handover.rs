@@ -158,7 +158,7 @@ impl Engine {
         if let Some(handover) = &mut topic.handover {
             let until = handover.stays_until(now, kind);
             if now < until {
-                return self.subscriptions.relink_by(until);
+                return self.subscriptions.look_by(kind, name, until);
             }
         }
         let is_over = |link: &mut Link| link.ends && matches!(link.state, LinkState::Held(_));
@@ -285,7 +285,9 @@ impl Engine {
         match topic.handover.as_ref().map(|handover| handover.settles) {
             // The connection to the old server was lost just now.
             Some(None) => self.hand_over(now, kind, name),
-            Some(Some(settles)) if settles > now => self.subscriptions.relink_by(settles),
+            Some(Some(settles)) if settles > now => {
+                self.subscriptions.look_by(kind, name, settles);
+            }
             _ => topic.handover = None,
         }
     }

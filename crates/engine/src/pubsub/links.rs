@@ -463,7 +463,10 @@ impl Engine {
         // The answer to our own UNSUBSCRIBE can be followed by a new SUBSCRIBE that is still under way.
         let held = |link: &&mut Link| link.state == LinkState::Held(id);
         topic.links.iter_mut().filter(held).for_each(|link| link.state = LinkState::Wanted);
-        self.subscriptions.relink_by(now);
+        // Of a topic that is over nothing is left to be looked at: a client may leave a hundred thousand of them.
+        if !topic.is_over() {
+            self.subscriptions.look_by(kind, name, now);
+        }
         self.hand_over(now, kind, name);
     }
 
@@ -511,9 +514,14 @@ impl Engine {
         topic.tries = topic.tries.saturating_add(1);
         let at_once = topic.tries <= SENT_ON_AT_ONCE;
         if sends_on(error) {
+            let epoch = self.route_epoch;
             let moved = self.take_moved(node, &asked.name, error);
-            let wait_ms = if moved && at_once { 0 } else { RELINK_MS };
-            return self.subscriptions.relink_by(now.plus_ms(wait_ms));
+            let at = now.plus_ms(if moved && at_once { 0 } else { RELINK_MS });
+            return match self.route_epoch == epoch {
+                true => self.subscriptions.look_by(asked.kind, &asked.name, at),
+                // Other topics of the slot move as well.
+                false => self.subscriptions.relink_by(at),
+            };
         }
         let waiting: Vec<ClientId> = topic.waiting.iter().copied().collect();
         let listeners: Vec<ClientId> = match self.settings.login.is_some() {
@@ -521,7 +529,7 @@ impl Engine {
             true if error.starts_with(b"-NOPERM") => topic.listeners.iter().copied().collect(),
             _ => Vec::new(),
         };
-        self.subscriptions.relink_by(now.plus_ms(RELINK_REFUSED_MS));
+        self.subscriptions.look_by(asked.kind, &asked.name, now.plus_ms(RELINK_REFUSED_MS));
         for client in waiting {
             self.fail_wait(client, error);
         }
@@ -555,7 +563,7 @@ impl Engine {
         let is_due = self.subscriptions.ends.keys().any(can_be_said)
             || !self.subscriptions.fences_due.is_empty();
         let ends = (is_due || !self.subscriptions.gone.is_empty()).then_some(Time::default());
-        self.subscriptions.relink_at.into_iter().chain(waits).chain(ends).min()
+        self.subscriptions.look_at().into_iter().chain(waits).chain(ends).min()
     }
 
     /// Does what is due.
@@ -566,12 +574,10 @@ impl Engine {
                 self.subscriptions.relink_by(now.plus_ms(RELINK_MS));
             }
         }
-        if self.subscriptions.relink_at.is_some_and(|at| at <= now) {
-            self.subscriptions.relink_at = None;
+        let names = self.subscriptions.names_due(now);
+        if !names.is_empty() {
             let homes = self.homes_now();
-            for (kind, name) in self.subscriptions.names() {
-                self.relink(now, &homes, kind, &name);
-            }
+            names.iter().for_each(|(kind, name)| self.relink(now, &homes, *kind, name));
         }
         while let Some((until, id)) = self.subscriptions.waits.front().copied()
             && until <= now
@@ -614,7 +620,8 @@ impl Engine {
             Ok(links) => links,
             Err(pool) => {
                 self.want_topology(pool);
-                return self.subscriptions.relink_by(now.plus_ms(RELINK_REFUSED_MS));
+                let at = now.plus_ms(RELINK_REFUSED_MS);
+                return self.subscriptions.look_by(kind, name, at);
             }
         };
         let settles = |topic: &Topic| {
@@ -676,6 +683,6 @@ impl Engine {
         let topic = self.subscriptions.topic(kind, name);
         let handover = topic.and_then(|topic| topic.handover.as_ref());
         let until = handover.map_or(now, |handover| handover.due(now));
-        self.subscriptions.relink_by(until.max(now.plus_ms(RELINK_MS)));
+        self.subscriptions.look_by(kind, name, until.max(now.plus_ms(RELINK_MS)));
     }
 }

@@ -39,7 +39,7 @@ pub(crate) use count::Listeners;
 use crate::client::Client;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::inside::Inside;
-use crate::limits::SUBSCRIBED_BYTES_MAX;
+use crate::limits::{RELINK_TOPICS_PER_TURN, SUBSCRIBED_BYTES_MAX};
 use crate::local::Call;
 use crate::shares::{Group, Held, is_share};
 use crate::time::Time;
@@ -47,6 +47,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Bound;
 use gone::Gone;
 use handover::Handover;
 use recent::Recent;
@@ -105,6 +106,10 @@ pub(crate) struct Subscriptions {
     waits: VecDeque<(Time, ClientId)>,
     /// When all topics are looked at again: somewhere one may not be where it belongs.
     relink_at: Option<Time>,
+    /// While all topics are looked at, a part of them in each turn: the last one so far.
+    pass: Option<Option<(Kind, Name)>>,
+    /// When single topics are looked at again.
+    looks: BTreeSet<(Time, Kind, Name)>,
     /// The owners of slots by which they were last looked at.
     route_epoch: u32,
     /// Bytes of names, for each client that listens.
@@ -147,6 +152,8 @@ struct Topic {
     handover: Option<Box<Handover>>,
     /// When it last went to another server.
     moved: Option<Time>,
+    /// When it is looked at again: its entry in [`Subscriptions::looks`].
+    look_at: Option<Time>,
 }
 
 /// A topic at one server.
@@ -389,6 +396,71 @@ impl Subscriptions {
         Kind::ALL.into_iter().flat_map(of_kind).collect()
     }
 
+    /// The names behind this one, at most so many.
+    fn names_behind(&self, last: Option<&(Kind, Name)>, count: usize) -> Vec<(Kind, Name)> {
+        let of_kind = |kind: Kind| {
+            let from = match last {
+                Some((of, name)) if *of == kind => Bound::Excluded(name),
+                _ => Bound::Unbounded,
+            };
+            let topics = self.topics[kind as usize].range::<Name, _>((from, Bound::Unbounded));
+            topics.map(move |(name, _)| (kind, name.clone()))
+        };
+        let begin = last.map_or(0, |(kind, _)| *kind as usize);
+        Kind::ALL.into_iter().skip(begin).flat_map(of_kind).take(count).collect()
+    }
+
+    /// The topics to be looked at in this turn, at most [`RELINK_TOPICS_PER_TURN`].
+    fn names_due(&mut self, now: Time) -> Vec<(Kind, Name)> {
+        if self.pass.is_none() && self.relink_at.is_some_and(|at| at <= now) {
+            (self.relink_at, self.pass) = (None, Some(None));
+        }
+        let mut names = Vec::new();
+        while names.len() < RELINK_TOPICS_PER_TURN
+            && let Some((_, kind, name)) = self.pop_look(now)
+        {
+            if let Some(topic) = self.topic_mut(kind, &name) {
+                topic.look_at = None;
+            }
+            names.push((kind, name));
+        }
+        if let Some(last) = self.pass.take() {
+            let count = (RELINK_TOPICS_PER_TURN - names.len()).max(1);
+            let more = self.names_behind(last.as_ref(), count);
+            self.pass = (more.len() == count).then(|| more.last().cloned());
+            names.extend(more);
+        }
+        names
+    }
+
+    fn pop_look(&mut self, now: Time) -> Option<(Time, Kind, Name)> {
+        self.looks.first().filter(|(at, ..)| *at <= now)?;
+        self.looks.pop_first()
+    }
+
+    /// When topics are to be looked at.
+    fn look_at(&self) -> Option<Time> {
+        let pass = self.pass.is_some().then(Time::default);
+        let first = self.looks.first().map(|(at, ..)| *at);
+        pass.into_iter().chain(first).chain(self.relink_at).min()
+    }
+
+    /// This topic is to be looked at, at the latest then.
+    fn look_by(&mut self, kind: Kind, name: &[u8], at: Time) {
+        let Some((name, topic)) = self.topics[kind as usize].get_key_value(name) else { return };
+        let (name, before) = (name.clone(), topic.look_at);
+        if before.is_some_and(|before| before <= at) {
+            return;
+        }
+        if let Some(before) = before {
+            self.looks.remove(&(before, kind, name.clone()));
+        }
+        if let Some(topic) = self.topic_mut(kind, &name) {
+            topic.look_at = Some(at);
+        }
+        self.looks.insert((at, kind, name));
+    }
+
     /// All topics are to be looked at, at the latest then.
     fn relink_by(&mut self, at: Time) {
         self.relink_at = Some(self.relink_at.map_or(at, |before| before.min(at)));
@@ -411,5 +483,52 @@ impl Topic {
     fn is_held(&self) -> bool {
         let mut links = self.links.iter().filter(|link| !link.ends).peekable();
         links.peek().is_some() && links.all(|link| matches!(link.state, LinkState::Held(_)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    fn with_topics(count: usize) -> Subscriptions {
+        let mut all = Subscriptions::default();
+        for number in 0..count {
+            for kind in Kind::ALL {
+                let name = Name::from(format!("{number}").into_bytes());
+                all.topics[kind as usize].insert(name, Topic::default());
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn a_look_at_all_topics_takes_several_turns_and_sees_each_once() {
+        for count in [0, 1, RELINK_TOPICS_PER_TURN, 3 * RELINK_TOPICS_PER_TURN + 1] {
+            let mut all = with_topics(count);
+            all.relink_by(Time::default());
+            let (mut seen, mut turns) = (Vec::new(), 0);
+            while all.look_at().is_some() {
+                let names = all.names_due(Time::default());
+                assert!(names.len() <= RELINK_TOPICS_PER_TURN);
+                seen.extend(names);
+                turns += 1;
+            }
+            assert!(turns <= 3 * count / RELINK_TOPICS_PER_TURN + 1, "{turns}");
+            assert_eq!(seen, all.names());
+        }
+    }
+
+    #[test]
+    fn one_topic_is_looked_at_without_the_others_at_the_earliest_time_that_was_asked_for() {
+        let mut all = with_topics(100);
+        let at = |ms| Time::default().plus_ms(ms);
+        for ms in [30, 20, 40] {
+            all.look_by(Kind::Channel, b"7", at(ms));
+        }
+        all.look_by(Kind::Channel, b"gone", at(1));
+        assert_eq!((all.look_at(), all.names_due(at(19)).len()), (Some(at(20)), 0));
+        assert_eq!(all.names_due(at(20)), [(Kind::Channel, Name::from(&b"7"[..]))]);
+        assert_eq!((all.look_at(), all.looks.len()), (None, 0));
     }
 }

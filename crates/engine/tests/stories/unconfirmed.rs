@@ -25,6 +25,32 @@ fn a_client_that_was_idle_when_its_server_was_lost_gets_an_error_once() {
 }
 
 #[test]
+fn a_transaction_with_wait_is_not_executed_behind_a_lost_server() {
+    for wait in ["WAIT 1 0", "WAITAOF 1 0 0"] {
+        let mut story = Story::new();
+        story.client("a").says("SET k 1");
+        story.conn(1).gets("SET k 1").answers("+OK").dies("connection reset");
+        story.client("a").gets("+OK").says(["MULTI", wait]);
+        story.conn(3).gets(["MULTI", wait]).answers(["+OK", "+QUEUED"]);
+        story.client("a").gets(["+OK", "+QUEUED"]).says("EXEC").gets(LOST);
+        story.conn(3).gets("DISCARD").answers("+OK");
+        // The next transaction is executed, and one without WAIT always.
+        story.client("a").says(["MULTI", wait, "EXEC"]);
+        story.conn(3).gets(["MULTI", wait, "EXEC"]);
+    }
+}
+
+#[test]
+fn where_several_servers_are_a_transaction_with_wait_alone_is_not_executed_either() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("SET a4 1");
+    story.node("n1").gets("SET a4 1").answers("+OK");
+    story.client("a").gets("+OK").says(["MULTI", "WAIT 1 0"]).gets(["+OK", "+QUEUED"]);
+    story.cluster_is("0-5000 n4, 5001-10922 n2, 10923-16383 n3").after_ms(61_000);
+    story.client("a").says("EXEC").gets(LOST);
+}
+
+#[test]
 fn where_a_lost_server_closes_clients_wait_does_so_too() {
     let mut story =
         Story::with(Settings { on_upstream_loss: OnLoss::Close, ..Settings::default() });
