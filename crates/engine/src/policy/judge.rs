@@ -176,7 +176,8 @@ impl Engine {
     ) -> Result<(), Ruled> {
         let mut at = self.rated(now, id, policies, look).map_err(Ruled::Refused)?;
         let drawn = policies.fault(look, || self.next_random());
-        let room = self.delay_room(id);
+        let is_delayed = drawn.as_ref().is_some_and(|drawn| drawn.delay_ms > 0);
+        let room = is_delayed && self.delay_room(id);
         let Some(state) = &mut self.policy else { return Ok(()) };
         state.current = Some(id);
         let mut refusal = None;

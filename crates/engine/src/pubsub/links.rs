@@ -574,6 +574,9 @@ impl Engine {
                 self.subscriptions.relink_by(now.plus_ms(RELINK_MS));
             }
         }
+        if self.subscriptions.is_idle() {
+            return self.subscriptions.forget_looks();
+        }
         let names = self.subscriptions.names_due(now);
         if !names.is_empty() {
             let homes = self.homes_now();

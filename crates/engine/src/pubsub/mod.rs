@@ -438,6 +438,24 @@ impl Subscriptions {
         self.looks.pop_first()
     }
 
+    /// Whether nobody listens, and nothing of those that did is left to do.
+    fn is_idle(&self) -> bool {
+        self.is_empty()
+            && self.waits.is_empty()
+            && self.ends.is_empty()
+            && self.fences_due.is_empty()
+            && self.gone.is_empty()
+            && self.changed.is_empty()
+    }
+
+    /// Nobody listens: nothing is to be looked at.
+    fn forget_looks(&mut self) {
+        if self.look_at().is_some() {
+            (self.relink_at, self.pass) = (None, None);
+            self.looks.clear();
+        }
+    }
+
     /// When topics are to be looked at.
     fn look_at(&self) -> Option<Time> {
         let pass = self.pass.is_some().then(Time::default);
@@ -530,5 +548,10 @@ mod tests {
         assert_eq!((all.look_at(), all.names_due(at(19)).len()), (Some(at(20)), 0));
         assert_eq!(all.names_due(at(20)), [(Kind::Channel, Name::from(&b"7"[..]))]);
         assert_eq!((all.look_at(), all.looks.len()), (None, 0));
+        all.relink_by(at(50));
+        all.topics = Default::default();
+        assert!(all.is_idle() && all.look_at().is_some());
+        all.forget_looks();
+        assert_eq!(all.look_at(), None);
     }
 }
