@@ -72,7 +72,7 @@ pub(crate) struct Parked {
     pub said: String,
     /// Its reply may be data. What is to be known first.
     pub question: Option<Box<Question>>,
-    /// The group that has its bytes, from [`Engine::park`] on.
+    /// The group that has the bytes of this request, from [`Engine::park`] on.
     pub group: Group,
 }
 
@@ -133,7 +133,7 @@ pub(crate) struct ParkedRequests {
     queues: BTreeMap<Option<ClientId>, VecDeque<Parked>>,
     /// What they hold, for the account.
     bytes: usize,
-    /// Bytes of the requests alone, by group: nobody takes all of [`PARKED_BYTES_MAX`].
+    /// Bytes of the requests alone, by group: one group does not take all of [`PARKED_BYTES_MAX`].
     asked: Held,
     /// By connection: whose first request waits for it.
     waiting: BTreeMap<UpstreamId, BTreeSet<Option<ClientId>>>,

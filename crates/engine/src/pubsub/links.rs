@@ -463,7 +463,7 @@ impl Engine {
         // The answer to our own UNSUBSCRIBE can be followed by a new SUBSCRIBE that is still under way.
         let held = |link: &&mut Link| link.state == LinkState::Held(id);
         topic.links.iter_mut().filter(held).for_each(|link| link.state = LinkState::Wanted);
-        // Of a topic that is over nothing is left to be looked at: a client may leave a hundred thousand of them.
+        // A topic that is over needs no look; a client may leave a hundred thousand topics.
         if !topic.is_over() {
             self.subscriptions.look_by(kind, name, now);
         }

@@ -106,9 +106,9 @@ pub(crate) struct Subscriptions {
     waits: VecDeque<(Time, ClientId)>,
     /// When all topics are looked at again: somewhere one may not be where it belongs.
     relink_at: Option<Time>,
-    /// While all topics are looked at, a part of them in each turn: the last one so far.
+    /// The last topic that a look at all topics has reached; such a look takes several turns.
     pass: Option<Option<(Kind, Name)>>,
-    /// When single topics are looked at again.
+    /// Single topics that respool looks at again, by time.
     looks: BTreeSet<(Time, Kind, Name)>,
     /// The owners of slots by which they were last looked at.
     route_epoch: u32,
@@ -152,7 +152,7 @@ struct Topic {
     handover: Option<Box<Handover>>,
     /// When it last went to another server.
     moved: Option<Time>,
-    /// When it is looked at again: its entry in [`Subscriptions::looks`].
+    /// The time of the next look at this topic: its entry in [`Subscriptions::looks`].
     look_at: Option<Time>,
 }
 
@@ -237,7 +237,7 @@ pub struct Listening {
     leaving: Option<Leaving>,
     /// Its part of [`Subscriptions::bytes`]: of all that it listens to, waits for and leaves.
     bytes: usize,
-    /// The group that has these bytes: the client's when it began to listen.
+    /// The group that has these bytes: the group of the client when it began to listen.
     group: Group,
 }
 
@@ -324,14 +324,14 @@ impl Subscriptions {
         left.is_some_and(|left| is_share(self.held.of(group) + wanted, left))
     }
 
-    /// A client listens to so many names more, which have so many bytes.
+    /// Adds so many names with so many bytes to a client.
     fn add(&mut self, listening: &mut Listening, names: usize, bytes: usize) {
         listening.bytes += bytes;
         self.bytes += bytes;
         self.held.add_many(listening.group, names * TOPIC_BYTES + bytes);
     }
 
-    /// A client listens to so many names less, which had so many bytes.
+    /// Removes so many names with so many bytes from a client.
     fn remove(&mut self, listening: &mut Listening, names: usize, bytes: usize) {
         listening.bytes -= bytes;
         self.bytes -= bytes;
@@ -396,7 +396,7 @@ impl Subscriptions {
         Kind::ALL.into_iter().flat_map(of_kind).collect()
     }
 
-    /// The names behind this one, at most so many.
+    /// At most `count` names behind this one.
     fn names_behind(&self, last: Option<&(Kind, Name)>, count: usize) -> Vec<(Kind, Name)> {
         let of_kind = |kind: Kind| {
             let from = match last {
@@ -438,7 +438,7 @@ impl Subscriptions {
         self.looks.pop_first()
     }
 
-    /// Whether nobody listens, and nothing of those that did is left to do.
+    /// Whether no client listens, and nothing is left to do for clients that did.
     fn is_idle(&self) -> bool {
         self.is_empty()
             && self.waits.is_empty()
@@ -448,7 +448,7 @@ impl Subscriptions {
             && self.changed.is_empty()
     }
 
-    /// Nobody listens: nothing is to be looked at.
+    /// Removes all looks: no client listens.
     fn forget_looks(&mut self) {
         if self.look_at().is_some() {
             (self.relink_at, self.pass) = (None, None);
@@ -456,14 +456,14 @@ impl Subscriptions {
         }
     }
 
-    /// When topics are to be looked at.
+    /// The time of the next look at topics.
     fn look_at(&self) -> Option<Time> {
         let pass = self.pass.is_some().then(Time::default);
         let first = self.looks.first().map(|(at, ..)| *at);
         pass.into_iter().chain(first).chain(self.relink_at).min()
     }
 
-    /// This topic is to be looked at, at the latest then.
+    /// Looks at this topic at that time at the latest.
     fn look_by(&mut self, kind: Kind, name: &[u8], at: Time) {
         let Some((name, topic)) = self.topics[kind as usize].get_key_value(name) else { return };
         let (name, before) = (name.clone(), topic.look_at);

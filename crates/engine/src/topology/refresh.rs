@@ -77,7 +77,7 @@ pub(crate) struct Refresh {
     again_at: Option<Time>,
     /// There was a message during a question: its answer may be older than that.
     heard: bool,
-    /// A sentinel named another primary than the others: the next one is asked soon.
+    /// A sentinel named another primary than the others; respool asks the next sentinel soon.
     in_doubt: bool,
     /// Whose turn it is, of all and of copies.
     turn: usize,

@@ -53,7 +53,7 @@ pub(crate) struct Group {
 struct Word {
     named: Address,
     epoch: Option<u64>,
-    /// It is the primary in use.
+    /// The named primary is the one in use.
     is_current: bool,
 }
 
@@ -125,13 +125,13 @@ impl Group {
         self.words.get(&teller).is_some_and(|word| !word.is_current)
     }
 
-    /// This sentinel tells of these others.
+    /// Records the other sentinels that this sentinel tells of.
     pub(super) fn knows_others(&mut self, teller: NodeId, others: Vec<NodeId>) {
         self.others.retain(|teller, _| self.words.contains_key(teller));
         self.others.insert(teller, others);
         let mut found: Vec<NodeId> = self.others.values().flatten().copied().collect();
         found.extend(self.found.contains(&teller).then_some(teller));
-        // In this order each of them has its turn, whichever sentinel tells.
+        // The order does not depend on the teller, so each sentinel has its turn.
         found.sort_unstable();
         found.dedup();
         found.truncate(SENTINEL_NODES_MAX);

@@ -34,7 +34,7 @@ fn a_transaction_with_wait_is_not_executed_behind_a_lost_server() {
         story.conn(3).gets(["MULTI", wait]).answers(["+OK", "+QUEUED"]);
         story.client("a").gets(["+OK", "+QUEUED"]).says("EXEC").gets(LOST);
         story.conn(3).gets("DISCARD").answers("+OK");
-        // The next transaction is executed, and one without WAIT always.
+        // respool gives the failure once: the server executes the next transaction.
         story.client("a").says(["MULTI", wait, "EXEC"]);
         story.conn(3).gets(["MULTI", wait, "EXEC"]);
     }
