@@ -644,12 +644,19 @@ impl Engine {
         }
     }
 
-    /// Sentinels told of replicas.
+    /// Sentinels told of replicas. respool reads from a replica that joins the list after its first `ROLE`: the server may have restarted without its data, or
+    /// may be the former primary.
     pub(crate) fn apply_replicas(&mut self, pool: u16, addresses: &[Address]) {
-        let nodes = self.told_nodes(pool, addresses);
+        let told = self.told_nodes(pool, addresses);
         let Some(state) = self.router.pool_mut(pool) else { return };
         let Topology::Sentinel(group) = &mut state.topology else { return };
-        group.replicas = nodes;
+        let is_first = !core::mem::replace(&mut group.knows_replicas, true);
+        let before = core::mem::replace(&mut group.replicas, told.clone());
+        for node in told.into_iter().filter(|node| !is_first && !before.contains(node)) {
+            if let Some(node) = self.nodes.get_mut(node) {
+                node.health.unfit = true;
+            }
+        }
         self.forget_nodes();
         self.renew_readers();
     }

@@ -42,6 +42,8 @@ pub(crate) struct Group {
     pub(super) is_disowned: bool,
     /// Its copies that are in order.
     pub(crate) replicas: Vec<NodeId>,
+    /// A sentinel told of replicas before.
+    pub(super) knows_replicas: bool,
     /// Configured.
     pub(super) seeds: Vec<NodeId>,
     /// Told of by others.
@@ -69,6 +71,7 @@ impl Group {
             before: None,
             is_disowned: false,
             replicas: Vec::new(),
+            knows_replicas: false,
             seeds,
             found: Vec::new(),
         }
