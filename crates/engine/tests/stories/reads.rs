@@ -526,7 +526,7 @@ fn after_a_failover_behind_sentinels_the_new_primary_gets_writes_and_the_old_one
     // The former primary has not answered ROLE yet.
     story.node("n2").gets(["GET k", "SET k 2"]).gets_nothing().answers(["\"1\"", "+OK"]);
     story.client("a").gets(["\"1\"", "+OK"]);
-    story.after_ms(1_100).client("a").says("GET k");
+    story.after_ms(2_100).client("a").says("GET k");
     story.node("n1").gets("GET k").gets_nothing().answers("\"2\"");
     story.client("a").gets("\"2\"");
 }
