@@ -522,10 +522,11 @@ fn while_a_command_is_asked_for_a_password_the_proxy_answers_and_ends() {
     let (gate, asked) = (folder.path().join("gate"), folder.path().join("asked"));
     fs::write(&gate, "").expect("the gate");
     let script = folder.path().join("password");
+    // Without the folder the command ends: it may outlive the proxy.
     let lines = format!(
-        "touch {}\nuntil [ -e {} ]; do sleep 0.05; done\necho word\n",
-        asked.display(),
-        gate.display()
+        "touch {asked}\nuntil [ -e {gate} ] || [ ! -e {asked} ]; do sleep 0.05; done\necho word\n",
+        asked = asked.display(),
+        gate = gate.display()
     );
     fs::write(&script, lines).expect("the command");
     let text = format!(
