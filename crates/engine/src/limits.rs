@@ -419,6 +419,10 @@ pub const CLIENT_TOPICS_MAX: usize = 128 << 10;
 /// Topics that clients which are gone are taken out of in a turn, some 1 µs each.
 pub const GONE_TOPICS_PER_TURN: usize = 16 << 10;
 
+/// Names that one connection for subscriptions was asked for and has not confirmed, in bytes. The server confirms with the same names, and closes a connection
+/// that reads its confirmations too late: `client-output-buffer-limit pubsub` is 32 MiB at once and 8 MiB for a minute (Redis' and Valkey's defaults).
+pub const UNANSWERED_TOPICS_BYTES_MAX: usize = 4 << 20;
+
 /// Topics that are looked at in a turn, whether each is subscribed to where it belongs, some 1 µs each.
 pub const RELINK_TOPICS_PER_TURN: usize = 8 << 10;
 

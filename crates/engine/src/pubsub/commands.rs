@@ -192,7 +192,7 @@ impl Engine {
         self.subscriptions.waits.push_back((leaving.until, id));
         self.hold_for_answers(id);
         // At once, so that what another client publishes behind it does not go out before.
-        self.say_ends(now);
+        self.say_unsaid(now);
     }
 
     /// A server answered something that this reply waits for, or will never do so.

@@ -19,7 +19,7 @@
 
 use super::handover::Handover;
 use super::homes::Homes;
-use super::{Asked, Kind, Link, LinkState, Name, Topic, Waiter};
+use super::{Asked, Kind, Link, LinkState, Name, Topic, Unanswered, Waiter};
 use crate::connect::{Availability, too_many_upstreams};
 use crate::engine::Engine;
 use crate::glob;
@@ -183,16 +183,15 @@ impl Engine {
     }
 
     pub(super) fn ask_link(&mut self, now: Time, id: UpstreamId, kind: Kind, name: &Name) {
-        // The same topic may have ended there just now.
-        while let Some(asked) = self.subscriptions.pop_end(id) {
-            self.say_end(now, id, asked);
-        }
         let Some(node) = self.upstreams.get(id).map(|up| up.key.node) else { return };
         let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return };
         for link in topic.links.iter_mut().filter(|link| link.node == node) {
             link.state = LinkState::Asked(id);
         }
-        self.say_listening(now, id, Asked { on: true, kind, name: name.clone(), waiter: None });
+        // Behind its end, if it has just ended there.
+        let asked = Asked { on: true, kind, name: name.clone(), waiter: None };
+        self.subscriptions.push_unsaid(id, asked);
+        self.say_over(now, id);
     }
 
     fn say_listening(&mut self, now: Time, id: UpstreamId, asked: Asked) {
@@ -202,7 +201,7 @@ impl Engine {
         if !asked.on && asked.kind == Kind::Shard && !self.is_one() {
             self.say_fence(now, id, Vec::new());
         }
-        self.subscriptions.asked.entry(id).or_default().push_back(asked);
+        self.subscriptions.asked.entry(id).or_default().push(asked);
     }
 
     /// A topic that nobody listens to or waits for ends, and goes when nobody leaves it any more.
@@ -287,39 +286,40 @@ impl Engine {
             |id: &UpstreamId| self.upstreams.get(*id).is_some_and(|upstream| upstream.is_ready());
         let Some(id) = link.state.upstream().filter(is_ready) else { return false };
         let asked = Asked { on: false, kind, name: name.clone(), waiter };
-        self.subscriptions.push_end(id, asked);
+        self.subscriptions.push_unsaid(id, asked);
         true
     }
 
-    /// Says to servers what ended, as far as their connections have room. Who ended it may not have known the time, by which the answer will count as overdue.
-    pub(super) fn say_ends(&mut self, now: Time) {
-        let ids: Vec<UpstreamId> = self.subscriptions.ends.keys().copied().collect();
-        for id in ids {
-            while !self.takes_no_topics(id)
-                && let Some(asked) = self.subscriptions.pop_end(id)
-            {
-                self.say_end(now, id, asked);
+    /// Says to servers what is to be asked or ended, as far as their connections have room. Who ended it may not have known the time, by which the answer
+    /// will count as overdue.
+    pub(super) fn say_unsaid(&mut self, now: Time) {
+        let ids: Vec<UpstreamId> = self.subscriptions.unsaid.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.say_over(now, id));
+    }
+
+    /// The same over one connection.
+    fn say_over(&mut self, now: Time, id: UpstreamId) {
+        while !self.takes_no_topics(id)
+            && let Some(asked) = self.subscriptions.pop_unsaid(id)
+        {
+            match self.upstreams.get(id).is_some_and(|upstream| upstream.is_ready()) {
+                true => self.say_listening(now, id, asked),
+                false => asked.waiter.into_iter().for_each(|waiter| self.left(waiter)),
             }
         }
     }
 
-    fn say_end(&mut self, now: Time, id: UpstreamId, asked: Asked) {
-        match self.upstreams.get(id).is_some_and(|upstream| upstream.is_ready()) {
-            true => self.say_listening(now, id, asked),
-            false => asked.waiter.into_iter().for_each(|waiter| self.left(waiter)),
-        }
-    }
-
-    /// Whether so much waits to be sent over this connection that nothing is to be added.
+    /// Whether so much waits to be sent over this connection, or to be answered, that nothing is to be added.
     fn takes_no_topics(&self, id: UpstreamId) -> bool {
         let high = self.settings.limits.upstream_out_high_bytes;
-        self.upstreams.get(id).is_some_and(|up| up.is_ready() && !up.has_room(high))
+        let is_full = self.subscriptions.asked.get(&id).is_some_and(Unanswered::is_full);
+        self.upstreams.get(id).is_some_and(|up| up.is_ready() && (is_full || !up.has_room(high)))
     }
 
     /// A connection for topics that has no room. Whoever begins or ends to listen waits for it: names can be many, and what is said to servers of
     /// clients that have gone is nobody's to pay for.
     pub(super) fn crowded_for_topics(&mut self, now: Time) -> Option<UpstreamId> {
-        self.say_ends(now);
+        self.say_unsaid(now);
         self.subscriptions.asked.keys().copied().find(|id| self.takes_no_topics(*id))
     }
 
@@ -386,6 +386,10 @@ impl Engine {
             self.subscriptions.relink_by(Time::default());
         }
         // With the connection the server forgot who listened.
+        let mut asked = asked.all;
+        while let Some(unsaid) = self.subscriptions.pop_unsaid(id) {
+            asked.push_back(unsaid);
+        }
         let ends = asked.into_iter().filter_map(|asked| asked.waiter);
         for waiter in ends.chain(fences.into_iter().flatten()) {
             self.left(waiter);
@@ -489,13 +493,19 @@ impl Engine {
     fn next_asked(&self, id: UpstreamId) -> Option<&Asked> {
         let front = self.upstreams.get(id)?.inflight.front()?;
         let is_listen = front.owner == Owner::Own(OwnCommand::Listen);
-        self.subscriptions.asked.get(&id)?.front().filter(|_| is_listen)
+        self.subscriptions.asked.get(&id)?.all.front().filter(|_| is_listen)
     }
 
     fn pop_asked(&mut self, id: UpstreamId) -> Option<Asked> {
         let upstream = self.upstreams.get_mut(id)?;
         upstream.answered(1);
-        self.subscriptions.asked.get_mut(&id)?.pop_front()
+        let unanswered = self.subscriptions.asked.get_mut(&id)?;
+        let was_full = unanswered.is_full();
+        let asked = unanswered.pop();
+        if was_full && !unanswered.is_full() {
+            self.wake_waiters(id);
+        }
+        asked
     }
 
     /// The server refused what we asked last.
@@ -560,7 +570,7 @@ impl Engine {
     pub(crate) fn subscriptions_at(&self) -> Option<Time> {
         let waits = self.subscriptions.waits.front().map(|(until, _)| *until);
         let can_be_said = |id: &UpstreamId| !self.takes_no_topics(*id);
-        let is_due = self.subscriptions.ends.keys().any(can_be_said)
+        let is_due = self.subscriptions.unsaid.keys().any(can_be_said)
             || !self.subscriptions.fences_due.is_empty();
         let ends = (is_due || !self.subscriptions.gone.is_empty()).then_some(Time::default());
         self.subscriptions.look_at().into_iter().chain(waits).chain(ends).min()
@@ -597,7 +607,7 @@ impl Engine {
         }
         self.subscriptions.gone.begin_turn();
         self.leave_for_the_gone();
-        self.say_ends(now);
+        self.say_unsaid(now);
         self.say_fences(now);
         self.tell_listeners();
     }

@@ -39,7 +39,7 @@ pub(crate) use count::Listeners;
 use crate::client::Client;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::inside::Inside;
-use crate::limits::{RELINK_TOPICS_PER_TURN, SUBSCRIBED_BYTES_MAX};
+use crate::limits::{RELINK_TOPICS_PER_TURN, SUBSCRIBED_BYTES_MAX, UNANSWERED_TOPICS_BYTES_MAX};
 use crate::local::Call;
 use crate::shares::{Group, Held, is_share};
 use crate::time::Time;
@@ -92,11 +92,11 @@ impl Kind {
 pub(crate) struct Subscriptions {
     topics: [BTreeMap<Name, Topic>; 3],
     /// What each connection was asked and has not confirmed, in that order.
-    asked: BTreeMap<UpstreamId, VecDeque<Asked>>,
-    /// What ended and was not said yet: at the latest at the end of the turn, or when the connection has room again.
-    ends: BTreeMap<UpstreamId, VecDeque<Asked>>,
+    asked: BTreeMap<UpstreamId, Unanswered>,
+    /// What is to be asked or ended and was not said yet, in that order: at the latest at the end of the turn, or when the connection has room again.
+    unsaid: BTreeMap<UpstreamId, VecDeque<Asked>>,
     /// Bytes of these.
-    ends_bytes: usize,
+    unsaid_bytes: usize,
     /// Clients that leave a topic to which others listen, by the connection that is asked for its
     /// fence at the end of the turn: one for all of them.
     fences_due: BTreeMap<UpstreamId, Vec<Waiter>>,
@@ -207,6 +207,31 @@ impl Asked {
     }
 }
 
+/// What one connection was asked and has not confirmed. The server answers with the same names, and closes the connection if too many answers wait for
+/// respool (`client-output-buffer-limit pubsub`).
+#[derive(Debug, Default)]
+struct Unanswered {
+    all: VecDeque<Asked>,
+    bytes: usize,
+}
+
+impl Unanswered {
+    fn push(&mut self, asked: Asked) {
+        self.bytes += asked.held_bytes();
+        self.all.push_back(asked);
+    }
+
+    fn pop(&mut self) -> Option<Asked> {
+        let asked = self.all.pop_front()?;
+        self.bytes -= asked.held_bytes();
+        Some(asked)
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes >= UNANSWERED_TOPICS_BYTES_MAX
+    }
+}
+
 /// A client, and where its reply belongs that waits for a server's word.
 type Waiter = (ClientId, Turn);
 
@@ -314,7 +339,7 @@ impl Listening {
 impl Subscriptions {
     /// Bytes of the names of topics, for each client that listens, and of the topics.
     pub(crate) fn bytes(&self) -> usize {
-        let bytes = self.bytes + self.ends_bytes + self.len() * TOPIC_BYTES;
+        let bytes = self.bytes + self.unsaid_bytes + self.len() * TOPIC_BYTES;
         bytes.saturating_sub(self.gone.topics().min(self.len()) * TOPIC_BYTES)
     }
 
@@ -338,18 +363,18 @@ impl Subscriptions {
         self.held.remove_many(listening.group, names * TOPIC_BYTES + bytes);
     }
 
-    fn push_end(&mut self, id: UpstreamId, asked: Asked) {
-        self.ends_bytes += asked.held_bytes();
-        self.ends.entry(id).or_default().push_back(asked);
+    fn push_unsaid(&mut self, id: UpstreamId, asked: Asked) {
+        self.unsaid_bytes += asked.held_bytes();
+        self.unsaid.entry(id).or_default().push_back(asked);
     }
 
-    fn pop_end(&mut self, id: UpstreamId) -> Option<Asked> {
-        let ends = self.ends.get_mut(&id)?;
-        let asked = ends.pop_front();
-        if ends.is_empty() {
-            self.ends.remove(&id);
+    fn pop_unsaid(&mut self, id: UpstreamId) -> Option<Asked> {
+        let unsaid = self.unsaid.get_mut(&id)?;
+        let asked = unsaid.pop_front();
+        if unsaid.is_empty() {
+            self.unsaid.remove(&id);
         }
-        self.ends_bytes -= asked.as_ref().map_or(0, Asked::held_bytes);
+        self.unsaid_bytes -= asked.as_ref().map_or(0, Asked::held_bytes);
         asked
     }
 
@@ -442,7 +467,7 @@ impl Subscriptions {
     fn is_idle(&self) -> bool {
         self.is_empty()
             && self.waits.is_empty()
-            && self.ends.is_empty()
+            && self.unsaid.is_empty()
             && self.fences_due.is_empty()
             && self.gone.is_empty()
             && self.changed.is_empty()

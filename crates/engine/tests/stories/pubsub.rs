@@ -3,6 +3,7 @@
 use crate::homes::listens_at_n2;
 use crate::words::Story;
 use crate::words::cluster::{list, lost, moved};
+use engine::limits::UNANSWERED_TOPICS_BYTES_MAX;
 
 /// What confirms: `subscribe news 1`.
 pub(crate) fn confirms(words: &str) -> String {
@@ -47,6 +48,31 @@ fn who_wants_no_replies_gets_no_errors_while_listening() {
     story.conn(1).gets("subscribe c").sends(b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n");
     assert!(story.client("a").takes_text().starts_with("*3\r\n$9\r\nsubscribe\r\n"));
     story.client("a").says(["GET k", "GET", "NOPE"]).gets_nothing();
+}
+
+// A server closes the connection that all clients share if more than 32 MiB of confirmations wait for respool (`client-output-buffer-limit pubsub`).
+#[test]
+fn a_server_owes_no_more_confirmations_than_a_few_megabytes() {
+    let mut story = Story::new();
+    let names: Vec<String> = (0..40).map(|n| format!("{n:02}{}", "x".repeat(500_000))).collect();
+    let [one, other] = [0..20, 20..40].map(|part| format!("SUBSCRIBE {}", names[part].join(" ")));
+    story.client("a").says(&*one);
+    story.client("b").says(&*other);
+    let (mut asked, mut confirmed) = (0, 0);
+    while confirmed < names.len() {
+        asked += story.conn(1).takes_requests();
+        let owed: usize = names[confirmed..asked].iter().map(String::len).sum();
+        assert!(owed > 0 && owed < UNANSWERED_TOPICS_BYTES_MAX + 600_000, "{owed} of {asked}");
+        story.conn(1).answers(&*confirms(&format!("subscribe {} 1", names[confirmed])));
+        confirmed += 1;
+    }
+    for client in ["a", "b"] {
+        assert_eq!(story.client(client).takes_text().matches("\r\nsubscribe\r\n").count(), 20);
+    }
+    // A client that leaves all of them is bounded likewise.
+    story.client("a").says("UNSUBSCRIBE");
+    let said = story.conn(1).takes_requests();
+    assert!((1..=9).contains(&said), "{said}");
 }
 
 #[test]
