@@ -109,7 +109,7 @@ impl Warm {
         self.engine.handle_upstream_bytes(self.now, self.upstream, black_box(&self.batch));
     }
 
-    /// Sends what is there for clients; how many bytes.
+    /// Sends all output for clients. Returns the number of bytes.
     fn flush_clients(&mut self) -> usize {
         let mut sent = 0;
         while let Some(id) = self.engine.poll_dirty_client() {

@@ -290,14 +290,13 @@ impl Engine {
         true
     }
 
-    /// Says to servers what is to be asked or ended, as far as their connections have room. Who ended it may not have known the time, by which the answer
-    /// will count as overdue.
+    /// Sends queued SUBSCRIBEs and UNSUBSCRIBEs to servers, as far as their connections have room. Answers count as overdue from this time on.
     pub(super) fn say_unsaid(&mut self, now: Time) {
         let ids: Vec<UpstreamId> = self.subscriptions.unsaid.keys().copied().collect();
         ids.into_iter().for_each(|id| self.say_over(now, id));
     }
 
-    /// The same over one connection.
+    /// Sends the queued SUBSCRIBEs and UNSUBSCRIBEs of one connection.
     fn say_over(&mut self, now: Time, id: UpstreamId) {
         while !self.takes_no_topics(id)
             && let Some(asked) = self.subscriptions.pop_unsaid(id)

@@ -93,7 +93,7 @@ pub(crate) struct Subscriptions {
     topics: [BTreeMap<Name, Topic>; 3],
     /// What each connection was asked and has not confirmed, in that order.
     asked: BTreeMap<UpstreamId, Unanswered>,
-    /// What is to be asked or ended and was not said yet, in that order: at the latest at the end of the turn, or when the connection has room again.
+    /// Queued SUBSCRIBEs and UNSUBSCRIBEs of each connection, in order. respool sends them at the end of the turn, or when the connection has room again.
     unsaid: BTreeMap<UpstreamId, VecDeque<Asked>>,
     /// Bytes of these.
     unsaid_bytes: usize,
@@ -207,7 +207,7 @@ impl Asked {
     }
 }
 
-/// What one connection was asked and has not confirmed. The server answers with the same names, and closes the connection if too many answers wait for
+/// SUBSCRIBEs and UNSUBSCRIBEs that one connection has not confirmed. The server answers with the same names, and closes the connection if too many answers wait for
 /// respool (`client-output-buffer-limit pubsub`).
 #[derive(Debug, Default)]
 struct Unanswered {
