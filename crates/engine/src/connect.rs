@@ -441,6 +441,7 @@ impl Engine {
         if was_down {
             // One that was not down ends nobody's wait: that must stay bounded while other connections come and go.
             self.node_is_back(now, key.node);
+            self.doubt_homes();
             self.try_others(now, key.node);
         }
         if key.lane == Lane::Messages {
@@ -678,6 +679,7 @@ impl Engine {
             self.listening_failed(now, key.node, &error);
         }
         self.count_failure(now, key.node, theirs);
+        self.doubt_homes();
         self.refresh_upstream_lost(now, id, cause);
         if first {
             self.renew_readers();

@@ -413,11 +413,17 @@ pub const TOPIC_BYTES_MAX: usize = 1 << 20;
 /// ([`shares`](crate::shares)). At the bound SUBSCRIBE gets an error.
 pub const SUBSCRIBED_BYTES_MAX: usize = 256 << 20;
 
-/// Channels and patterns of one client. Whoever says UNSUBSCRIBE without names leaves all of them in one piece. At the bound SUBSCRIBE gets an error.
+/// Channels and patterns of one client. At the bound SUBSCRIBE gets an error.
 pub const CLIENT_TOPICS_MAX: usize = 128 << 10;
 
 /// Topics that clients which are gone are taken out of in a turn, some 1 µs each.
 pub const GONE_TOPICS_PER_TURN: usize = 16 << 10;
+
+/// Topics that one client leaves in one piece, some 2 µs each. More of them are left by [`LEFT_TOPICS_PER_TURN`].
+pub const LEFT_TOPICS_AT_ONCE: usize = 1 << 10;
+
+/// Topics that all clients together leave in a turn beyond [`LEFT_TOPICS_AT_ONCE`], some 2 µs each.
+pub const LEFT_TOPICS_PER_TURN: usize = 4 << 10;
 
 /// Names that one connection for subscriptions was asked for and has not confirmed, in bytes. The server confirms with the same names, and closes a connection
 /// that reads its confirmations too late: `client-output-buffer-limit pubsub` is 32 MiB at once and 8 MiB for a minute (Redis' and Valkey's defaults).
@@ -470,6 +476,13 @@ pub const HANDOVER_BYTES_MAX: usize = 1 << 20;
 
 /// And those of all topics never more than this part of `Limits::memory_max_bytes`.
 pub const HANDOVER_PART: usize = 8;
+
+/// How long after a change of the homes of channels other workers and proxies may still publish at a former home, in milliseconds.
+pub const HOMES_SETTLE_MS: u64 = 1_000;
+
+/// A client that leaves a channel within [`HOMES_SETTLE_MS`] after a change of its home leaves it so much later: the bus of the cluster may have messages for
+/// it that were published before. See [`RECENT_MS`] for the delay of that bus.
+pub const LEAVE_SETTLE_MS: u64 = 500;
 
 /// The wait before a topic is asked for again that a server refused, or that belongs to nobody just now.
 pub const RELINK_REFUSED_MS: u64 = 500;

@@ -1,19 +1,15 @@
-//! What clients say: SUBSCRIBE, UNSUBSCRIBE and their kin, and what a client in RESP2 may say while it listens.
+//! SUBSCRIBE and its kin, and the commands that a client in RESP2 may send while it listens.
 //!
 //! A client is held from its SUBSCRIBE to the confirmation, so its next request sees it done.
-//! UNSUBSCRIBE is done when it is read: the client is not counted any more, and if nobody else
-//! listens the servers are told at once. The confirmation waits for the servers' word, for two
-//! reasons. A message that was published before may still be in the connection's socket, and comes
-//! before the confirmation as it does directly; and until the server knows that the last client
-//! left, a PUBLISH would count us.
 //!
-//! Not here: how a server is told (`links`).
+//! Not here: UNSUBSCRIBE (`leaving`), how a server is told (`links`).
 //!
 //! Invariant: confirmations go out whatever CLIENT REPLY says, as at a server, since they are no replies.
 
 use super::gone::Part;
+use super::leaving::Leaving;
 use super::links::is_event;
-use super::{Kind, Leaving, Listening, Name, Topic, Turn, Wait, Waiter};
+use super::{Kind, Listening, Name, Topic, Turn, Wait};
 use crate::client::{Client, Hold};
 use crate::command::{CommandId, ids};
 use crate::engine::Engine;
@@ -107,7 +103,7 @@ impl Engine {
 
     /// Holds the client until its earlier requests are answered, since one of them may be a PUBLISH to these topics. A command of a transaction cannot wait,
     /// as the server has answered EXEC.
-    fn unless_ready_for_topics(&mut self, now: Time, call: &Call<'_>) -> Option<Step> {
+    pub(super) fn unless_ready_for_topics(&mut self, now: Time, call: &Call<'_>) -> Option<Step> {
         if call.inside.is_some() {
             return None;
         }
@@ -117,138 +113,12 @@ impl Engine {
         self.crowded_for_topics(now).map(|id| Step::Hold(Hold::Upstream(id)))
     }
 
-    /// UNSUBSCRIBE, PUNSUBSCRIBE, SUNSUBSCRIBE.
-    pub(crate) fn unsubscribe(&mut self, now: Time, call: &Call<'_>, kind: Kind) -> Step {
-        if let Some(step) = self.unless_ready_for_topics(now, call) {
-            return step;
-        }
-        let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
-        let (id, protocol) = (call.id, client.protocol);
-        let waiter = (id, Turn::of(client, call));
-        self.stats.requests += 1;
-        let Some(client) = self.clients.get(id) else { return Step::Gone };
-        let names: Vec<Name> = match (&client.listening, call.args) {
-            (Some(listening), [_]) => listening.topics[kind as usize].iter().cloned().collect(),
-            (None, [_]) => Vec::new(),
-            (_, args) => args[1..].iter().map(|name| Arc::from(*name)).collect(),
-        };
-        self.grants.slow.pay_names(call.args.len(), names.len());
-        let mut lines = Vec::new();
-        self.begin_leaving(now, waiter);
-        for name in &names {
-            self.leave(id, kind, name);
-            let count = self.listening_count(id, kind);
-            let shown = self.outward_name(name);
-            confirm(&mut lines, protocol, kind.unsubscribed(), Some(shown), count);
-        }
-        if names.is_empty() {
-            let count = self.listening_count(id, kind);
-            confirm(&mut lines, protocol, kind.unsubscribed(), None, count);
-        }
-        self.wait_to_leave(now, id, lines);
-        Step::Done
-    }
-
-    /// RESET and QUIT end all subscriptions of a client without a confirmation. Their replies wait, as a confirmation does, for earlier replies and for
-    /// earlier messages. Returns whether there are any to wait for.
-    pub(crate) fn leaves_before_end(&mut self, now: Time, id: ClientId) -> bool {
-        let Some(client) = self.clients.get_mut(id) else { return false };
-        let Some(listening) = client.listening.as_ref().filter(|own| own.any()) else {
-            return false;
-        };
-        if client.places.open() > 0 {
-            return true;
-        }
-        let all: Vec<(Kind, Name)> =
-            listening.all().map(|(kind, name)| (kind, name.clone())).collect();
-        let waiter = (id, Turn::Place(client.places.reserve(1)));
-        self.grants.slow.pay_names(1, all.len());
-        self.begin_leaving(now, waiter);
-        for (kind, name) in &all {
-            self.leave(id, *kind, name);
-        }
-        self.wait_to_leave(now, id, Vec::new());
-        self.waits_for_topics(id)
-    }
-
-    fn begin_leaving(&mut self, now: Time, (id, turn): Waiter) {
-        let until = now.plus_ms(self.patience_ms());
-        if let Some(client) = self.clients.get_mut(id) {
-            let leaving = Leaving { turn, names: Vec::new(), open: 0, until, lines: Vec::new() };
-            client.listening.get_or_insert_default().leaving = Some(leaving);
-        }
-    }
-
-    /// The client has left everything that it wanted to: it gets these lines when all that was
-    /// published before has come.
-    fn wait_to_leave(&mut self, now: Time, id: ClientId, lines: Vec<u8>) {
-        let listening = self.clients.get_mut(id).and_then(|client| client.listening.as_mut());
-        let leaving = listening.and_then(|listening| listening.leaving.as_mut());
-        let Some(leaving) = leaving else { return };
-        leaving.lines = lines;
-        if leaving.open == 0 {
-            return self.end_leaving(id);
-        }
-        self.subscriptions.waits.push_back((leaving.until, id));
-        self.hold_for_answers(id);
-        // At once, so that what another client publishes behind it does not go out before.
-        self.say_unsaid(now);
-    }
-
-    /// A server answered something that this reply waits for, or will never do so.
-    pub(super) fn left(&mut self, (id, turn): Waiter) {
-        let listening = self.clients.get_mut(id).and_then(|client| client.listening.as_mut());
-        let leaving = listening.and_then(|listening| listening.leaving.as_mut());
-        let Some(leaving) = leaving.filter(|leaving| leaving.turn == turn) else { return };
-        leaving.open -= 1;
-        if leaving.open == 0 {
-            self.end_leaving(id);
-        }
-    }
-
-    /// The reply to an UNSUBSCRIBE goes out.
-    pub(super) fn end_leaving(&mut self, id: ClientId) {
-        let listening = self.clients.get_mut(id).and_then(|client| client.listening.as_mut());
-        let Some(leaving) = listening.and_then(|listening| listening.leaving.take()) else {
-            return;
-        };
-        for (kind, name) in &leaving.names {
-            self.stop_telling(id, *kind, name);
-        }
-        let bytes: usize = leaving.names.iter().map(|(_, name)| listener_bytes(name)).sum();
-        if let Some(client) = self.clients.get_mut(id)
-            && let Some(listening) = client.listening.as_mut()
-        {
-            self.subscriptions.remove(listening, leaving.names.len(), bytes);
-        }
-        self.forget_empty_listening(id);
-        self.confirm_to(id, leaving.turn, &leaving.lines);
-    }
-
-    /// All that was published before the client left has come, or never will.
-    fn stop_telling(&mut self, id: ClientId, kind: Kind, name: &Name) {
-        let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return };
-        let waiting = topic.handover.as_ref().map(|handover| handover.waiting());
-        for frame in waiting.unwrap_or_default() {
-            self.send_message(&[id], &frame);
-        }
-        if let Some(topic) = self.subscriptions.topic_mut(kind, name) {
-            topic.leaving.remove(&id);
-        }
-        self.drop_unused(kind, name, None);
-    }
-
     /// What a client listens to is other than before: it is told so in its turn.
-    fn confirm_to(&mut self, id: ClientId, turn: Turn, lines: &[u8]) {
+    pub(super) fn confirm_to(&mut self, id: ClientId, turn: Turn, lines: &[u8]) {
         match turn {
             Turn::Place(seq) => self.deliver(id, seq, 1, false, lines),
             Turn::Inside(at) => self.confirm_inside(id, at, lines),
         }
-    }
-
-    fn listening_count(&self, id: ClientId, kind: Kind) -> usize {
-        let listening = self.clients.get(id).and_then(|client| client.listening.as_ref());
-        listening.map_or(0, |listening| listening.count(kind))
     }
 
     /// Whether all that this client waits for is confirmed; then it listens, and goes on.
@@ -304,7 +174,7 @@ impl Engine {
         let Some(listening) = listening else { return (false, false) };
         (
             listening.wait.as_ref().is_some_and(|wait| wait.until <= now),
-            listening.leaving.as_ref().is_some_and(|leaving| leaving.until <= now),
+            listening.leaving.as_ref().is_some_and(|leaving| leaving.is_overdue(now)),
         )
     }
 
@@ -329,29 +199,6 @@ impl Engine {
                 topic.waiting.remove(&id);
             }
             self.drop_unused(kind, name, None);
-        }
-    }
-
-    /// The client listens to this no more, and is told what was published before.
-    fn leave(&mut self, id: ClientId, kind: Kind, name: &Name) {
-        let listening = self.clients.get_mut(id).and_then(|client| client.listening.as_mut());
-        let Some(listening) = listening else { return };
-        if !listening.topics[kind as usize].remove(name) {
-            return;
-        }
-        let Some(leaving) = listening.leaving.as_mut() else { return };
-        leaving.names.push((kind, name.clone()));
-        let waiter = (id, leaving.turn);
-        if let Some(topic) = self.subscriptions.topic_mut(kind, name) {
-            topic.listeners.remove(&id);
-            topic.leaving.insert(id);
-        }
-        self.listeners_changed(kind, name);
-        let fences = self.fence_topic(kind, name, waiter);
-        let open = fences + self.drop_unused(kind, name, Some(waiter));
-        let listening = self.clients.get_mut(id).and_then(|client| client.listening.as_mut());
-        if let Some(leaving) = listening.and_then(|listening| listening.leaving.as_mut()) {
-            leaving.open += open;
         }
     }
 
@@ -390,11 +237,9 @@ impl Engine {
         for listening in all() {
             bytes += listening.bytes;
             if listening.bytes < CHECKED_BYTES_MAX {
-                let leaves = listening.leaving.iter().flat_map(|leaving| &leaving.names);
-                let leaves = leaves.map(|(kind, name)| (*kind, name));
-                let all = listening.all().chain(leaves);
-                let names: usize = all.map(|(_, name)| listener_bytes(name)).sum();
-                assert_eq!(listening.bytes, names, "bytes of what a client listens to");
+                let names: usize = listening.all().map(|(_, name)| listener_bytes(name)).sum();
+                let leaves = listening.leaving.as_ref().map_or(0, Leaving::bytes);
+                assert_eq!(listening.bytes, names + leaves, "bytes of what a client listens to");
             }
         }
         assert_eq!(self.subscriptions.bytes, bytes, "bytes of what clients listen to");
@@ -402,7 +247,7 @@ impl Engine {
         self.subscriptions.held.check(parts);
     }
 
-    fn forget_empty_listening(&mut self, id: ClientId) {
+    pub(super) fn forget_empty_listening(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(id)
             && client.listening.as_ref().is_some_and(|own| own.is_idle())
         {
@@ -459,12 +304,18 @@ pub(crate) fn is_said_while_listening(command: Option<CommandId>) -> bool {
     })
 }
 
-fn listener_bytes(name: &Name) -> usize {
+pub(super) fn listener_bytes(name: &Name) -> usize {
     name.len() + LISTENER_BYTES
 }
 
 /// One confirmation.
-fn confirm(out: &mut Vec<u8>, protocol: Protocol, word: &[u8], name: Option<&[u8]>, count: usize) {
+pub(super) fn confirm(
+    out: &mut Vec<u8>,
+    protocol: Protocol,
+    word: &[u8],
+    name: Option<&[u8]>,
+    count: usize,
+) {
     match protocol {
         Protocol::Resp2 => encode::array(out, 3),
         Protocol::Resp3 => encode::push(out, 3),

@@ -1,10 +1,11 @@
 //! Clients that are gone and stand among the listeners of topics still: a client may have a hundred thousand, and all others of its worker would wait until
 //! it is taken out of them.
 //!
-//! Not here: what it is to leave a topic (`commands`).
+//! Not here: what it is to leave a topic (`leaving`).
 //!
 //! Invariant: each topic of these clients is told by [`Gone::next`] once, at most [`GONE_TOPICS_PER_TURN`] in a turn.
 
+use super::leaving::Leaving;
 use super::{Kind, Listening, Name};
 use crate::ids::ClientId;
 use crate::limits::GONE_TOPICS_PER_TURN;
@@ -71,8 +72,8 @@ fn take(listening: &mut Listening) -> Option<(Part, Kind, Name)> {
     {
         return Some((Part::Waits, wait.kind, name));
     }
-    if let Some((kind, name)) = listening.leaving.as_mut().and_then(|own| own.names.pop()) {
-        return Some((Part::Leaves, kind, name));
+    if let Some(part) = listening.leaving.as_mut().and_then(Leaving::take_last) {
+        return Some(part);
     }
     Kind::ALL.into_iter().find_map(|kind| {
         listening.topics[kind as usize].pop_first().map(|name| (Part::Listens, kind, name))

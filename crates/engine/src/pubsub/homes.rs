@@ -18,6 +18,10 @@
 //! A channel of keyspace events belongs to the owner of its slot: it is listened to at every
 //! primary, and a copy tells of the same keys again.
 //!
+//! While workers and proxies learn of a new home at different times, a message may be published at a node where a channel is not heard, and comes over the bus of
+//! the cluster: behind the answer to a PING, and again after a client has left and come back. [`HomesSeen`] knows for [`HOMES_SETTLE_MS`] which channels may be in that
+//! state.
+//!
 //! Not here: how a topic changes its home (`links`, `handover`).
 //!
 //! Invariant: for the same nodes and names the home is the same.
@@ -26,12 +30,62 @@ use super::Kind;
 use super::links::is_event;
 use crate::engine::Engine;
 use crate::ids::NodeId;
-use alloc::collections::BTreeSet;
+use crate::limits::HOMES_SETTLE_MS;
+use crate::time::Time;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use rapidhash::v3::rapidhash_v3;
 
 /// The nodes of each pool that channels can belong to just now, with the hashes of their names: for many channels one after the other.
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Homes(Vec<Vec<(u64, NodeId)>>);
+
+/// The homes that this worker saw last, and the homes before.
+#[derive(Debug, Default)]
+pub(super) struct HomesSeen {
+    last: Homes,
+    /// Former homes, and the times at which they were replaced, in the order of these times.
+    former: VecDeque<(Time, Homes)>,
+    /// The route epoch of `last`.
+    epoch: u32,
+    /// Whether a node may have been lost or found since.
+    is_doubtful: bool,
+}
+
+impl HomesSeen {
+    fn is_current(&self, epoch: u32) -> bool {
+        self.epoch == epoch && !self.is_doubtful
+    }
+
+    /// Returns true if these homes are other homes than before.
+    fn set(&mut self, now: Time, epoch: u32, homes: Homes) -> bool {
+        (self.epoch, self.is_doubtful) = (epoch, false);
+        self.forget(now);
+        if self.last == homes {
+            return false;
+        }
+        let former = core::mem::replace(&mut self.last, homes);
+        self.former.push_back((now, former));
+        if self.former.len() > FORMER_HOMES_MAX {
+            self.former.pop_front();
+        }
+        true
+    }
+
+    fn forget(&mut self, now: Time) {
+        let is_old = |(at, _): &(Time, Homes)| at.plus_ms(HOMES_SETTLE_MS) <= now;
+        while self.former.front().is_some_and(is_old) {
+            self.former.pop_front();
+        }
+    }
+
+    /// Whether this channel had another home a moment ago.
+    fn moved_lately(&self, pool: u16, name: u64) -> bool {
+        let home = self.last.best(pool, name);
+        let is_other = |homes: &Homes| homes.best(pool, name).is_some_and(|of| Some(of) != home);
+        self.former.iter().any(|(_, homes)| is_other(homes))
+    }
+}
 
 impl Homes {
     fn best(&self, pool: u16, name: u64) -> Option<NodeId> {
@@ -69,6 +123,33 @@ impl Engine {
             if reached.is_empty() { all } else { reached }
         };
         Homes((0..self.router.pools.len() as u16).map(of_pool).collect())
+    }
+
+    /// A node was lost or found: channels may have other homes.
+    pub(crate) fn doubt_homes(&mut self) {
+        self.subscriptions.homes.is_doubtful = true;
+    }
+
+    /// Compares the homes with those seen before, if they may be others now. Returns true if they are.
+    pub(super) fn see_homes(&mut self, now: Time) -> bool {
+        let epoch = self.route_epoch;
+        if self.subscriptions.homes.is_current(epoch) {
+            return false;
+        }
+        let homes = self.homes_now();
+        self.subscriptions.homes.set(now, epoch, homes)
+    }
+
+    /// Whether messages of a topic may come late over the bus of the cluster, as its home was another node a moment ago. Of patterns and shard channels
+    /// this is not known.
+    pub(super) fn moved_lately(&mut self, now: Time, kind: Kind, name: &[u8]) -> bool {
+        self.see_homes(now);
+        self.subscriptions.homes.forget(now);
+        if self.subscriptions.homes.former.is_empty() || kind != Kind::Channel || is_event(name) {
+            return false;
+        }
+        let pool = self.router.channel_place(name).pool;
+        self.subscriptions.homes.moved_lately(pool, rapidhash_v3(name))
     }
 
     /// Whether channels of this pool can belong to another node than this one, which cannot be reached.
@@ -130,6 +211,9 @@ impl Engine {
         is_shut
     }
 }
+
+/// Changes within [`HOMES_SETTLE_MS`] that [`HomesSeen`] keeps; of more the first are forgotten.
+const FORMER_HOMES_MAX: usize = 8;
 
 /// Nodes with the highest scores that are looked at one by one; then all are.
 const HOMES_LOOKED_AT: usize = 8;

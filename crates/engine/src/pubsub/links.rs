@@ -71,8 +71,10 @@ impl Engine {
             };
             // Where clients leave it just now it is asked for behind its end.
             self.release(now, kind, name);
+            let moved = self.moved_lately(now, kind, name).then_some(now);
             if let Some(topic) = self.subscriptions.topic_mut(kind, name) {
                 (topic.handover, topic.links) = (None, links);
+                topic.moved = topic.moved.max(moved);
             }
         }
         let Err((node, error)) = self.ask_links(now, kind, name) else { return Ok(()) };
@@ -453,11 +455,9 @@ impl Engine {
         let over = |link: &Link| link.state.upstream() == Some(id);
         if on {
             topic.tries = 0;
-            topic
-                .links
-                .iter_mut()
-                .filter(|link| over(link))
-                .for_each(|link| link.state = LinkState::Held(id));
+            // A link that ends already stays so: its UNSUBSCRIBE is behind this answer.
+            let asked = |link: &&mut Link| link.state == LinkState::Asked(id);
+            topic.links.iter_mut().filter(asked).for_each(|link| link.state = LinkState::Held(id));
             self.topic_confirmed(now, kind, name);
             return self.handed_over(now, kind, name);
         }
@@ -571,13 +571,16 @@ impl Engine {
         let can_be_said = |id: &UpstreamId| !self.takes_no_topics(*id);
         let is_due = self.subscriptions.unsaid.keys().any(can_be_said)
             || !self.subscriptions.fences_due.is_empty();
-        let ends = (is_due || !self.subscriptions.gone.is_empty()).then_some(Time::default());
-        self.subscriptions.look_at().into_iter().chain(waits).chain(ends).min()
+        let leave = !self.subscriptions.gone.is_empty() || !self.subscriptions.leavers.is_empty();
+        let ends = (is_due || leave).then_some(Time::default());
+        let settles = self.subscriptions.settling.front().map(|(at, _)| *at);
+        self.subscriptions.look_at().into_iter().chain(waits).chain(settles).chain(ends).min()
     }
 
     /// Does what is due.
     pub(crate) fn run_subscriptions(&mut self, now: Time) {
-        if self.subscriptions.route_epoch != self.route_epoch {
+        let others = self.see_homes(now);
+        if others || self.subscriptions.route_epoch != self.route_epoch {
             self.subscriptions.route_epoch = self.route_epoch;
             if !self.subscriptions.is_empty() {
                 self.subscriptions.relink_by(now.plus_ms(RELINK_MS));
@@ -601,11 +604,13 @@ impl Engine {
                 self.fail_wait(id, &error);
             }
             if leaves {
-                self.end_leaving(id);
+                self.begin_end(id);
             }
         }
         self.subscriptions.gone.begin_turn();
         self.leave_for_the_gone();
+        self.leave_settled(now);
+        self.leave_in_parts(now);
         self.say_unsaid(now);
         self.say_fences(now);
         self.tell_listeners();

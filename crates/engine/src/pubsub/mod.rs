@@ -16,7 +16,7 @@
 //! connection, a failover or a slot that moves is made good here: the topic is subscribed to again, wherever it belongs now. What is published
 //! in between is lost, as it is for a client that connects again itself.
 //!
-//! Files: `commands` what clients say, `links` the servers' side, `homes` where a topic belongs, `handover` how a topic changes its server, `recent` what was heard before, `gone` clients that are gone, `fanout` messages on their way to
+//! Files: `commands` SUBSCRIBE, `leaving` UNSUBSCRIBE, `links` the servers' side, `homes` where a topic belongs, `handover` how a topic changes its server, `recent` what was heard before, `gone` clients that are gone, `fanout` messages on their way to
 //! clients, `count` how many listen.
 //!
 //! Not here: PUBLISH on its way to a server (`request`, `scatter`).
@@ -30,6 +30,7 @@ mod fanout;
 mod gone;
 mod handover;
 mod homes;
+mod leaving;
 mod links;
 mod recent;
 
@@ -50,6 +51,8 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 use gone::Gone;
 use handover::Handover;
+use homes::HomesSeen;
+use leaving::Leaving;
 use recent::Recent;
 
 /// Name of a topic, held once however many listen.
@@ -128,6 +131,12 @@ pub(crate) struct Subscriptions {
     recent: Recent,
     /// Clients that are gone and stand among listeners still.
     gone: Gone,
+    /// Clients that leave more topics than a turn allows, in the order of their next parts.
+    leavers: VecDeque<ClientId>,
+    /// Clients that leave channels whose home changed a moment ago, and when they do, in the order of these times.
+    settling: VecDeque<(Time, ClientId)>,
+    /// The homes of channels, as far as changes are concerned.
+    homes: HomesSeen,
 }
 
 /// What a topic takes beside its name, with its first listener and its connection (measured: 456 bytes with glibc's malloc).
@@ -277,20 +286,6 @@ struct Wait {
     confirmed: usize,
 }
 
-/// An UNSUBSCRIBE, or a RESET, behind which servers may still have messages for the client. The
-/// client is held until each connection for its topics has answered something that it was asked
-/// afterwards: an UNSUBSCRIBE if nobody else listens, else a PING.
-#[derive(Debug)]
-struct Leaving {
-    turn: Turn,
-    names: Vec<(Kind, Name)>,
-    /// Answers to come.
-    open: usize,
-    until: Time,
-    /// Its reply.
-    lines: Vec<u8>,
-}
-
 impl Listening {
     /// Bytes of what it listens to, as if nobody else did.
     pub(crate) fn held_bytes(&self) -> usize {
@@ -300,7 +295,7 @@ impl Listening {
     /// How many topics it listens to, waits for and leaves.
     fn topics(&self) -> usize {
         let waits = self.wait.as_ref().map_or(0, |wait| wait.names.len());
-        let leaves = self.leaving.as_ref().map_or(0, |leaving| leaving.names.len());
+        let leaves = self.leaving.as_ref().map_or(0, Leaving::topics);
         self.topics.iter().map(BTreeSet::len).sum::<usize>() + waits + leaves
     }
 
@@ -470,6 +465,8 @@ impl Subscriptions {
             && self.unsaid.is_empty()
             && self.fences_due.is_empty()
             && self.gone.is_empty()
+            && self.leavers.is_empty()
+            && self.settling.is_empty()
             && self.changed.is_empty()
     }
 

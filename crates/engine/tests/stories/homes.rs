@@ -2,7 +2,7 @@
 
 use crate::pubsub::{asks_for_all_at_a_copy, confirms, message};
 use crate::words::Story;
-use engine::limits::{HANDOVER_LINGER_MS, RECENT_MS};
+use engine::limits::{HANDOVER_LINGER_MS, HOMES_SETTLE_MS, LEAVE_SETTLE_MS, RECENT_MS};
 
 const PRIMARIES: [&str; 3] = ["n1", "n2", "n3"];
 use crate::words::cluster::moved;
@@ -110,6 +110,70 @@ fn a_former_home_that_keeps_a_pattern_for_its_events_is_heard_until_the_new_one_
     let event = message("pmessage * __keyevent@0__:set c1");
     story.node("n3").answers(&*event);
     story.client("a").gets(&*event);
+}
+
+/// The table names n4, a replica, which becomes the home of news140.
+fn n4_joins(story: &mut Story) {
+    story.cluster_is("0-5460 n1, 5461-10922 n2 n4, 10923-16383 n3");
+    story.redirects("b4", "n2", "n1");
+    story.after_ms(600);
+}
+
+// Found by a test from outside: `PUBLISH` went to the new home, and the client left before the bus of the cluster brought the message to the former home.
+#[test]
+fn a_client_that_leaves_a_channel_whose_home_changed_gets_what_was_published_before() {
+    for request in ["UNSUBSCRIBE news140", "UNSUBSCRIBE", "RESET"] {
+        let mut story = listens_at_n2("news140");
+        story.client("e").says("SUBSCRIBE a4");
+        story.node("n2").gets("subscribe a4").answers(&*confirms("subscribe a4 2"));
+        story.client("e").takes();
+        n4_joins(&mut story);
+        story.node_conn("n4", 1).gets("subscribe news140");
+        story.client("c").says("PUBLISH news140 x");
+        story.node_conn("n4", 2).gets("PUBLISH news140 x").answers(":0");
+        story.client("c").takes();
+        story.client("a").says([request, "PING"]).gets_nothing();
+        // The home of this channel is as before.
+        story.client("e").says("UNSUBSCRIBE a4");
+        story.node("n2").gets("unsubscribe a4").answers(&*confirms("unsubscribe a4 1"));
+        story.client("e").gets(&*confirms("unsubscribe a4 0"));
+        story.after_ms(LEAVE_SETTLE_MS - 50);
+        let late = message("message news140 x");
+        story.node("n2").answers(&*late);
+        story.client("a").gets(&*late);
+        story.after_ms(50);
+        let gone = confirms("unsubscribe news140 0");
+        story.node("n2").gets("unsubscribe news140").answers(&*gone);
+        story.node_conn("n4", 1).gets("unsubscribe news140");
+        story.node_conn("n4", 1).answers([&*confirms("subscribe news140 1"), &*gone]);
+        let left = if request == "RESET" { "+RESET" } else { &*confirms("unsubscribe news140 0") };
+        story.client("a").gets([left, "+PONG"]);
+        // A moment later the former home is forgotten.
+        story.after_ms(HOMES_SETTLE_MS).client("d").says("SUBSCRIBE news140");
+        story.node_conn("n4", 1).gets("subscribe news140");
+        story.node_conn("n4", 1).answers(&*confirms("subscribe news140 1"));
+        story.client("d").takes();
+        story.client("d").says("UNSUBSCRIBE news140");
+        story.node_conn("n4", 1).gets("unsubscribe news140").answers(&*gone);
+        story.client("d").gets(&*gone);
+    }
+}
+
+// Found by a test from outside: the new home told what the client had got from the former home, before it left and came back.
+#[test]
+fn a_new_home_does_not_repeat_messages_to_a_client_that_came_back() {
+    let mut story = listens_at_n2("news140");
+    let told = |text: &str| message(&format!("message news140 {text}"));
+    story.node("n2").answers(&*told("one"));
+    story.client("a").gets(&*told("one")).says("UNSUBSCRIBE");
+    story.node("n2").gets("unsubscribe news140").answers(&*confirms("unsubscribe news140 0"));
+    story.client("a").takes();
+    n4_joins(&mut story);
+    story.client("a").says("SUBSCRIBE news140");
+    story.node("n4").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));
+    story.client("a").gets(&*confirms("subscribe news140 1"));
+    story.node("n4").answers([&*told("one"), &*told("two")]);
+    story.client("a").gets(&*told("two"));
 }
 
 // The bus of the cluster may deliver messages to the new home behind its answer to `PSUBSCRIBE`.

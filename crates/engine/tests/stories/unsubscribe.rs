@@ -4,6 +4,9 @@
 use crate::pubsub::{confirms, lingers, listens, message, pong, push};
 use crate::words::cluster::moved;
 use crate::words::{Story, wire};
+use engine::limits::{
+    GONE_TOPICS_PER_TURN, LEAVE_SETTLE_MS, LEFT_TOPICS_AT_ONCE, LEFT_TOPICS_PER_TURN,
+};
 
 #[test]
 fn the_last_who_leaves_ends_it() {
@@ -188,6 +191,7 @@ fn a_client_that_leaves_a_channel_that_moves_gets_what_waits() {
     let one = message("message news140 one");
     story.node("n4").answers(&*one);
     story.client("c").gets_nothing().says("UNSUBSCRIBE").gets_nothing();
+    story.after_ms(LEAVE_SETTLE_MS);
     story.node("n4").gets("PING").answers(&*pong());
     story.client("c").gets_nothing();
     story.node("n2").gets("PING").answers(&*pong());
@@ -260,27 +264,117 @@ fn one_that_goes_while_it_leaves_costs_nothing() {
     listens(&mut story, "b", "news", 1);
 }
 
-#[test]
-fn a_client_with_very_many_channels_that_goes_leaves_all_of_them_in_the_end() {
-    let mut story = Story::new();
-    let most = engine::limits::GONE_TOPICS_PER_TURN;
-    let names: Vec<String> = (0..2 * most + 10).map(|number| format!("c{number:06}")).collect();
-    // Sorted, as the server is asked for them.
-    for names in names.chunks(1_000) {
+/// Client "a" listens to so many channels over connection 1. Returns their names in their order.
+fn listens_to_many(story: &mut Story, count: usize) -> Vec<String> {
+    let all: Vec<String> = (0..count).map(|number| format!("c{number:06}")).collect();
+    for names in all.chunks(1_000) {
         story.client("a").says(&format!("SUBSCRIBE {}", names.join(" ")));
         assert_eq!(story.conn(1).takes_requests(), names.len());
-        let confirmed: Vec<u8> =
-            names.iter().flat_map(|name| wire(&confirms(&format!("subscribe {name} 1")))).collect();
-        story.conn(1).sends(&confirmed);
+        story.conn(1).sends(&confirmed("subscribe", names));
         let text = story.client("a").takes_text();
         assert_eq!(text.matches("$9\r\nsubscribe").count(), names.len(), "{text:.300}");
     }
+    all
+}
+
+fn confirmed(word: &str, names: &[String]) -> Vec<u8> {
+    names.iter().flat_map(|name| wire(&confirms(&format!("{word} {name} 1")))).collect()
+}
+
+#[test]
+fn a_client_with_very_many_channels_that_goes_leaves_all_of_them_in_the_end() {
+    let mut story = Story::new();
+    let names = listens_to_many(&mut story, 2 * GONE_TOPICS_PER_TURN + 10);
     listens(&mut story, "b", "other", 1);
     story.client("a").dies();
     story.after_ms(1);
     assert_eq!(story.conn(1).takes_requests(), names.len(), "each is told to the server");
     story.conn(1).answers(&*message("message other hello"));
     story.client("b").gets(&*message("message other hello"));
+}
+
+/// Runs turns until client "b", which asks once in each turn, was answered so often.
+fn answers_b_in_each_turn(story: &mut Story, turns: usize) -> usize {
+    let mut told = 0;
+    for _ in 0..turns {
+        story.client("b").sends_at_once(b"PING\r\n");
+        assert!(story.turn_once(), "parts are left for later turns");
+        story.client("b").gets("+PONG");
+        let part = story.conn(1).takes_requests();
+        assert!(part <= LEFT_TOPICS_AT_ONCE + LEFT_TOPICS_PER_TURN, "{part} in one turn");
+        told += part;
+    }
+    told
+}
+
+// Found by a test from outside: clients of other servers waited until a client had left 100,000 channels.
+#[test]
+fn a_client_leaves_very_many_channels_in_parts_and_others_are_served_in_between() {
+    for request in ["UNSUBSCRIBE", "RESET"] {
+        let mut story = Story::new();
+        let parts = 5;
+        let names = listens_to_many(&mut story, parts * LEFT_TOPICS_PER_TURN + 10);
+        story.client("b").says("PING").gets("+PONG");
+        story.client("a").sends_at_once(format!("{request}\r\n").as_bytes());
+        let first = answers_b_in_each_turn(&mut story, 2);
+        // The server answers all that it was told, and there is more to tell.
+        story.conn(1).is_read_at_once(&confirmed("unsubscribe", &names[..first]));
+        let mut told = first + answers_b_in_each_turn(&mut story, parts - 3);
+        // A channel that the client has not left yet still delivers its messages.
+        let last = names.last().expect("names");
+        let late = message(&format!("message {last} late"));
+        story.conn(1).is_read_at_once(&wire(&late));
+        told += answers_b_in_each_turn(&mut story, 1);
+        story.client("a").gets(&*late);
+        assert_eq!(told, names.len());
+        story.client("a").gets_nothing();
+        let (last, others) = names[first..].split_last().expect("names");
+        story.conn(1).sends(&confirmed("unsubscribe", others));
+        story.client("a").gets_nothing();
+        story.conn(1).is_read_at_once(&confirmed("unsubscribe", &[last.clone()]));
+        answers_b_in_each_turn(&mut story, parts - 1);
+        story.client("a").gets_nothing();
+        story.turn();
+        let text = story.client("a").takes_text();
+        match request {
+            "RESET" => assert_eq!(text, "+RESET\r\n"),
+            _ => assert_eq!(text.matches("$11\r\nunsubscribe").count(), names.len()),
+        }
+        listens(&mut story, "a", last, 1);
+    }
+}
+
+#[test]
+fn a_client_that_goes_between_two_parts_leaves_the_rest() {
+    for parts in [0, 2] {
+        let mut story = Story::new();
+        let names = listens_to_many(&mut story, 3 * LEFT_TOPICS_PER_TURN);
+        story.client("b").says("PING").gets("+PONG");
+        story.client("a").sends_at_once(b"UNSUBSCRIBE\r\n");
+        let told = answers_b_in_each_turn(&mut story, 1 + parts);
+        story.client("a").dies();
+        assert_eq!(told + story.conn(1).takes_requests(), names.len());
+        let (left, rest) = names.split_at(told);
+        // respool takes a client that is gone out of its last channel first.
+        let rest: Vec<String> = rest.iter().rev().cloned().collect();
+        story.conn(1).sends(&confirmed("unsubscribe", left));
+        story.conn(1).sends(&confirmed("unsubscribe", &rest));
+        listens(&mut story, "b", "c000000", 1);
+        assert_eq!(story.engine.stats().messages, 0);
+    }
+}
+
+// The confirmations of names to which the client does not listen are memory, too.
+#[test]
+fn replies_that_wait_for_servers_are_counted() {
+    let mut story = Story::new();
+    listens(&mut story, "a", "news", 1);
+    let before = story.engine.held_bytes();
+    story.client("a").says(&format!("UNSUBSCRIBE news {}", "x ".repeat(10_000).trim_end()));
+    assert!(story.engine.held_bytes() > before + 300_000);
+    story.conn(1).gets("unsubscribe news").answers(&*confirms("unsubscribe news 0"));
+    story.client("a").takes();
+    assert!(story.engine.held_bytes() <= before);
 }
 
 #[test]
