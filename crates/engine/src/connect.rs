@@ -408,6 +408,8 @@ impl Engine {
     }
 
     fn upstream_ready(&mut self, now: Time, id: UpstreamId) {
+        let Some(node) = self.upstreams.get(id).map(|upstream| upstream.key.node) else { return };
+        self.home_returns(now, node);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         upstream.state = State::Ready;
         let again = upstream.ready_at != Time::default() || upstream.failures > 0;
@@ -441,7 +443,6 @@ impl Engine {
         if was_down {
             // One that was not down ends nobody's wait: that must stay bounded while other connections come and go.
             self.node_is_back(now, key.node);
-            self.doubt_homes();
             self.try_others(now, key.node);
         }
         if key.lane == Lane::Messages {

@@ -429,6 +429,10 @@ pub const LEFT_TOPICS_PER_TURN: usize = 4 << 10;
 /// that reads its confirmations too late: `client-output-buffer-limit pubsub` is 32 MiB at once and 8 MiB for a minute (Redis' and Valkey's defaults).
 pub const UNANSWERED_TOPICS_BYTES_MAX: usize = 4 << 20;
 
+/// Names of one SUBSCRIBE or UNSUBSCRIBE of which respool knows the servers before the client waits for one of them that confirms late. A client with more
+/// names waits if any server does so.
+pub const CROWDED_NAMES_MAX: usize = 1 << 10;
+
 /// Topics that are looked at in a turn, whether each is subscribed to where it belongs, some 1 µs each.
 pub const RELINK_TOPICS_PER_TURN: usize = 8 << 10;
 
@@ -479,6 +483,10 @@ pub const HANDOVER_PART: usize = 8;
 
 /// How long after a change of the homes of channels other workers and proxies may still publish at a former home, in milliseconds.
 pub const HOMES_SETTLE_MS: u64 = 1_000;
+
+/// How long a node of a cluster is reached again before it becomes the home of channels, in milliseconds. Other nodes connect their bus to it meanwhile; until then
+/// messages that are published there reach no other node (seen with Valkey 9.1: 0.6 s after its start).
+pub const HOME_RETURNS_MS: u64 = 1_000;
 
 /// A client that leaves a channel within [`HOMES_SETTLE_MS`] after a change of its home leaves it so much later: the bus of the cluster may have messages for
 /// it that were published before. See [`RECENT_MS`] for the delay of that bus.

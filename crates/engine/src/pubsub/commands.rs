@@ -49,7 +49,7 @@ pub(crate) fn verb(command: crate::command::CommandId) -> Option<(Kind, bool)> {
 impl Engine {
     /// SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE.
     pub(crate) fn subscribe(&mut self, now: Time, call: &Call<'_>, kind: Kind) -> Step {
-        if let Some(step) = self.unless_ready_for_topics(now, call) {
+        if let Some(step) = self.unless_ready_for_topics(now, call, kind, true) {
             return step;
         }
         let names: Vec<Name> = call.args[1..].iter().map(|name| Arc::from(*name)).collect();
@@ -103,14 +103,21 @@ impl Engine {
 
     /// Holds the client until its earlier requests are answered, since one of them may be a PUBLISH to these topics. A command of a transaction cannot wait,
     /// as the server has answered EXEC.
-    pub(super) fn unless_ready_for_topics(&mut self, now: Time, call: &Call<'_>) -> Option<Step> {
+    pub(super) fn unless_ready_for_topics(
+        &mut self,
+        now: Time,
+        call: &Call<'_>,
+        kind: Kind,
+        on: bool,
+    ) -> Option<Step> {
         if call.inside.is_some() {
             return None;
         }
         if self.clients.get(call.id)?.places.open() > 0 {
             return Some(Step::Hold(Hold::Drained));
         }
-        self.crowded_for_topics(now).map(|id| Step::Hold(Hold::Upstream(id)))
+        let crowded = self.crowded_for_topics(now, kind, (on, &call.args[1..]), call.id);
+        crowded.map(|id| Step::Hold(Hold::Upstream(id)))
     }
 
     /// What a client listens to is other than before: it is told so in its turn.
@@ -155,7 +162,9 @@ impl Engine {
         for name in &wait.names {
             if let Some(topic) = self.subscriptions.topic_mut(wait.kind, name) {
                 topic.waiting.remove(&id);
-                topic.listeners.insert(id);
+                if topic.listeners.insert(id) {
+                    topic.handover.iter_mut().for_each(|handover| handover.listener_came(id));
+                }
             }
             self.listeners_changed(wait.kind, name);
         }
@@ -222,6 +231,7 @@ impl Engine {
                 Part::Listens => {
                     if let Some(topic) = self.subscriptions.topic_mut(kind, &name) {
                         topic.listeners.remove(&id);
+                        topic.handover.iter_mut().for_each(|handover| handover.listener_left(id));
                     }
                     self.listeners_changed(kind, &name);
                     self.drop_unused(kind, &name, None);

@@ -10,6 +10,7 @@
 //!
 //! Invariant: bytes are consumed up to the end of the last whole frame, or up to what was dropped.
 
+use super::handover::Passes;
 use super::links::is_event;
 use super::{Kind, Topic};
 use crate::engine::Engine;
@@ -148,17 +149,21 @@ impl Engine {
         if is_event && self.router.removes() && self.removes_at(link.node) {
             return;
         }
+        let mut place = None;
         if !is_event {
             let (moved, is_handed_over) = (topic.moved, topic.handover.is_some());
             if !link.ends && self.subscriptions.recent.was_heard(now, moved, frame) {
                 return;
             }
-            if is_handed_over && !self.is_its_turn(now, link, (kind, name), frame) {
-                return;
+            if is_handed_over {
+                match self.passes(now, link, (kind, name), frame) {
+                    Passes::Now(waited) => place = waited,
+                    Passes::Not => return,
+                }
             }
             self.note_heard(now, frame);
         }
-        self.send_to_listeners(kind, name, frame);
+        self.send_to_listeners(kind, name, frame, place);
     }
 
     fn has_keys(&self, node: NodeId) -> bool {
@@ -173,12 +178,21 @@ impl Engine {
         }
     }
 
-    /// One message to all that listen.
-    pub(super) fn send_to_listeners(&mut self, kind: Kind, name: &[u8], frame: &[u8]) {
+    /// One message to all that listen. `place`: the place at which it waited in a handover.
+    pub(super) fn send_to_listeners(
+        &mut self,
+        kind: Kind,
+        name: &[u8],
+        frame: &[u8],
+        place: Option<u64>,
+    ) {
         let mut listeners = core::mem::take(&mut self.subscriptions.scratch);
         listeners.clear();
         if let Some(topic) = self.subscriptions.topic(kind, name) {
             listeners.extend(topic.told());
+            if let (Some(place), Some(handover)) = (place, &topic.handover) {
+                listeners.retain(|id| !handover.came_behind(*id, place));
+            }
         }
         self.send_message(&listeners, frame);
         self.subscriptions.scratch = listeners;

@@ -27,6 +27,7 @@
 use super::{Kind, Link, LinkState, Name, Topic};
 use crate::account::kept_bytes;
 use crate::engine::Engine;
+use crate::ids::ClientId;
 use crate::limits::{HANDOVER_BYTES_MAX, HANDOVER_LINGER_MS, HANDOVER_PART, RECENT_MS};
 use crate::time::Time;
 use alloc::boxed::Box;
@@ -47,6 +48,8 @@ pub(super) struct Handover {
     waiting: Waiting,
     /// Memory of `told` and `waiting` in bytes, by [`held_bytes`].
     bytes: usize,
+    /// Listeners that came while messages waited, and the place behind the last of these, which were published before.
+    came: BTreeMap<ClientId, u64>,
 }
 
 /// Memory of one kept message in bytes: text, and its entries in both half-full trees.
@@ -70,14 +73,14 @@ impl Waiting {
         self.next += 1;
     }
 
-    /// Takes the first one with this text out; whether there was one.
-    fn take(&mut self, frame: &[u8]) -> bool {
-        let Some(places) = self.places.get_mut(frame) else { return false };
+    /// Takes the first one with this text out, and returns its place.
+    fn take(&mut self, frame: &[u8]) -> Option<u64> {
+        let places = self.places.get_mut(frame)?;
         let first = places.pop_front();
         if places.is_empty() {
             self.places.remove(frame);
         }
-        first.is_some_and(|first| self.order.remove(&first).is_some())
+        first.filter(|first| self.order.remove(first).is_some())
     }
 
     fn is_empty(&self) -> bool {
@@ -89,10 +92,26 @@ impl Waiting {
     }
 }
 
+/// Decision on a message of a topic that is handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passes {
+    /// It waits, or went out before.
+    Not,
+    /// It goes out. The place at which it waited, if it did: listeners that came later do not get it.
+    Now(Option<u64>),
+}
+
 impl Handover {
     pub(super) fn begun() -> Box<Self> {
         let (told, waiting) = (BTreeMap::new(), Waiting::default());
-        Box::new(Self { until: None, settles: None, told, waiting, bytes: 0 })
+        Box::new(Self {
+            until: None,
+            settles: None,
+            told,
+            waiting,
+            bytes: 0,
+            came: BTreeMap::new(),
+        })
     }
 
     /// Restarts the times: the topic moves to yet another server, which has not confirmed.
@@ -118,11 +137,6 @@ impl Handover {
         self.settles.replace(self.settles.unwrap_or(now.plus_ms(bus_ms))).is_none()
     }
 
-    /// What the new one told, and waits until the old one has told it.
-    pub(super) fn waiting(&self) -> Vec<Arc<[u8]>> {
-        self.waiting.iter().cloned().collect()
-    }
-
     /// The new one tells this: whether the old one did already. Then that counts no more.
     fn take_told(&mut self, frame: &[u8]) -> bool {
         let Some(count) = self.told.get_mut(frame) else { return false };
@@ -134,14 +148,42 @@ impl Handover {
         true
     }
 
-    /// The old one tells this, which the new one does as well, before or after.
-    fn note_told(&mut self, frame: &[u8]) {
-        if self.waiting.take(frame) {
+    /// The old one tells this, which the new one does as well, before or after. Returns the place at which it waited.
+    fn note_told(&mut self, frame: &[u8]) -> Option<u64> {
+        let place = self.waiting.take(frame);
+        if place.is_some() {
             self.bytes -= held_bytes(frame);
         } else {
             *self.told.entry(frame.to_vec()).or_default() += 1;
             self.bytes += held_bytes(frame);
         }
+        place
+    }
+
+    /// A client listens from now on.
+    pub(super) fn listener_came(&mut self, id: ClientId) {
+        if !self.waiting.is_empty() {
+            self.came.insert(id, self.waiting.next);
+        }
+    }
+
+    /// A client listens no more.
+    pub(super) fn listener_left(&mut self, id: ClientId) {
+        self.came.remove(&id);
+    }
+
+    /// Whether a message that waited at this place was published before this client came.
+    pub(super) fn came_behind(&self, id: ClientId, place: u64) -> bool {
+        self.came.get(&id).is_some_and(|came| place < *came)
+    }
+
+    /// The messages that wait for the old server and were published after this client came.
+    pub(super) fn waiting_for(&self, id: ClientId) -> Vec<Arc<[u8]>> {
+        let waiting = self.waiting.order.iter();
+        waiting
+            .filter(|(place, _)| !self.came_behind(id, **place))
+            .map(|(_, frame)| frame.clone())
+            .collect()
     }
 
     /// The new one tells this, and the old one has not.
@@ -180,40 +222,40 @@ impl Engine {
         }
     }
 
-    /// While a topic is handed over: whether this message goes out now.
-    pub(super) fn is_its_turn(
+    /// Decides on a message of a topic that is handed over.
+    pub(super) fn passes(
         &mut self,
         now: Time,
         from: Link,
         (kind, name): (Kind, &[u8]),
         frame: &[u8],
-    ) -> bool {
+    ) -> Passes {
         let pool = |link: &Link| self.nodes.get(link.node).map(|node| node.pool);
         // All topics may go at once.
         let part = self.settings.limits.memory_max_bytes / HANDOVER_PART;
         let bytes_max = HANDOVER_BYTES_MAX.min(part / self.subscriptions.len().max(1));
-        let Some(topic) = self.subscriptions.topic(kind, name) else { return false };
+        let Some(topic) = self.subscriptions.topic(kind, name) else { return Passes::Not };
         let is_before = |link: &Link| link.ends && link.home && pool(link) == pool(&from);
         let waits = !from.ends && topic.links.iter().any(is_before);
-        let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return false };
-        let Some(handover) = &mut topic.handover else { return true };
+        let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return Passes::Not };
+        let Some(handover) = &mut topic.handover else { return Passes::Now(None) };
+        let mut passes = if waits { Passes::Not } else { Passes::Now(None) };
         if from.ends {
-            handover.note_told(frame);
+            passes = Passes::Now(handover.note_told(frame));
         } else if handover.take_told(frame) {
-            return false;
+            return Passes::Not;
         } else if waits {
             handover.keep(frame);
         }
-        if handover.bytes <= bytes_max {
-            return !waits;
-        }
-        if handover.waiting.is_empty() {
+        if handover.bytes > bytes_max && handover.waiting.is_empty() {
             // The new one is not there yet, or never tells what was before it.
             (handover.bytes, handover.told) = (0, BTreeMap::new());
-            return true;
+            return Passes::Now(None);
         }
-        self.give_up_handover(now, kind, name);
-        !waits
+        if handover.bytes > bytes_max {
+            self.give_up_handover(now, kind, name);
+        }
+        passes
     }
 
     /// The old server is too far behind: it ends now, and what waited goes out.
@@ -269,9 +311,9 @@ impl Engine {
         let Some(handover) = topic.and_then(|topic| topic.handover.as_mut()) else { return false };
         let waiting = core::mem::take(&mut handover.waiting);
         handover.bytes -= waiting.iter().map(|frame| held_bytes(frame)).sum::<usize>();
-        for frame in waiting.iter() {
+        for (place, frame) in &waiting.order {
             self.note_heard(now, frame);
-            self.send_to_listeners(kind, name, frame);
+            self.send_to_listeners(kind, name, frame, Some(*place));
         }
         true
     }
@@ -312,7 +354,7 @@ mod tests {
         let mut handover = Handover::begun();
         let texts = [b"a".as_slice(), b"b", b"a", b"c"];
         texts.iter().for_each(|text| handover.keep(text));
-        let waiting = |handover: &Handover| handover.waiting().concat();
+        let waiting = |handover: &Handover| handover.waiting_for(ClientId::new(0, 1)).concat();
         handover.note_told(b"a");
         let each = held_bytes(b"a");
         assert_eq!((waiting(&handover), handover.bytes), (b"bac".to_vec(), 3 * each));
@@ -325,5 +367,24 @@ mod tests {
         assert!(handover.take_told(b"a") && handover.take_told(b"x"));
         assert!(!handover.take_told(b"a"), "it was told once more often than it waited");
         assert_eq!((handover.bytes, handover.waiting.places.len()), (2 * each, 2));
+    }
+
+    #[test]
+    fn a_listener_does_not_get_messages_that_waited_before_it_came() {
+        let [early, late] = [ClientId::new(0, 1), ClientId::new(1, 1)];
+        let mut handover = Handover::begun();
+        handover.listener_came(early);
+        handover.keep(b"a");
+        handover.listener_came(late);
+        handover.keep(b"b");
+        let waiting = |handover: &Handover, id| handover.waiting_for(id).concat();
+        assert_eq!(
+            (waiting(&handover, early), waiting(&handover, late)),
+            (b"ab".to_vec(), b"b".to_vec())
+        );
+        let place = handover.note_told(b"a").expect("it waited");
+        assert!(handover.came_behind(late, place) && !handover.came_behind(early, place));
+        handover.listener_left(late);
+        assert!(handover.came.is_empty());
     }
 }

@@ -30,9 +30,9 @@ use super::Kind;
 use super::links::is_event;
 use crate::engine::Engine;
 use crate::ids::NodeId;
-use crate::limits::HOMES_SETTLE_MS;
+use crate::limits::{HOME_RETURNS_MS, HOMES_SETTLE_MS, RELINK_MS};
 use crate::time::Time;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use rapidhash::v3::rapidhash_v3;
 
@@ -50,11 +50,18 @@ pub(super) struct HomesSeen {
     epoch: u32,
     /// Whether a node may have been lost or found since.
     is_doubtful: bool,
+    /// Nodes that could not be reached and are no homes until this time: the bus of the cluster connects to them later than respool does.
+    returning: BTreeMap<NodeId, Time>,
 }
 
 impl HomesSeen {
-    fn is_current(&self, epoch: u32) -> bool {
-        self.epoch == epoch && !self.is_doubtful
+    fn is_current(&self, now: Time, epoch: u32) -> bool {
+        self.epoch == epoch && !self.is_doubtful && self.returns_at().is_none_or(|at| at > now)
+    }
+
+    /// The time at which the first returning node becomes a home.
+    pub(super) fn returns_at(&self) -> Option<Time> {
+        self.returning.values().min().copied()
     }
 
     /// Returns true if these homes are other homes than before.
@@ -119,25 +126,47 @@ impl Engine {
             let with_hash = |id| (self.nodes.get(id).map_or(0, |node| node.label_hash), id);
             let all: Vec<_> = self.router.homes(pool).map(with_hash).collect();
             let reached: Vec<_> =
-                all.iter().copied().filter(|(_, node)| !self.is_shut(*node)).collect();
+                all.iter().copied().filter(|(_, node)| self.can_be_home(*node)).collect();
             if reached.is_empty() { all } else { reached }
         };
         Homes((0..self.router.pools.len() as u16).map(of_pool).collect())
     }
 
-    /// A node was lost or found: channels may have other homes.
+    /// A node was lost: channels may have other homes.
     pub(crate) fn doubt_homes(&mut self) {
         self.subscriptions.homes.is_doubtful = true;
     }
 
-    /// Compares the homes with those seen before, if they may be others now. Returns true if they are.
-    pub(super) fn see_homes(&mut self, now: Time) -> bool {
-        let epoch = self.route_epoch;
-        if self.subscriptions.homes.is_current(epoch) {
-            return false;
+    /// A connection to this node is about to be ready: a node that could not be reached becomes a home in a moment.
+    pub(crate) fn home_returns(&mut self, now: Time, node: NodeId) {
+        if self.is_cluster_node(node) && self.is_shut(node) {
+            let at = now.plus_ms(HOME_RETURNS_MS);
+            self.subscriptions.homes.returning.insert(node, at);
         }
+        self.doubt_homes();
+    }
+
+    fn is_cluster_node(&self, node: NodeId) -> bool {
+        let pool = self.nodes.get(node).map(|node| node.pool);
+        pool.is_some_and(|pool| self.router.homes(pool).next().is_some())
+    }
+
+    /// Whether channels can belong to this node just now.
+    fn can_be_home(&self, node: NodeId) -> bool {
+        !self.subscriptions.homes.returning.contains_key(&node) && !self.is_shut(node)
+    }
+
+    /// Compares the homes with those seen before, if they may be others now. If they are, respool looks at all topics.
+    pub(super) fn see_homes(&mut self, now: Time) {
+        let epoch = self.route_epoch;
+        if self.subscriptions.homes.is_current(now, epoch) {
+            return;
+        }
+        self.subscriptions.homes.returning.retain(|_, at| *at > now);
         let homes = self.homes_now();
-        self.subscriptions.homes.set(now, epoch, homes)
+        if self.subscriptions.homes.set(now, epoch, homes) && !self.subscriptions.is_empty() {
+            self.subscriptions.relink_by(now.plus_ms(RELINK_MS));
+        }
     }
 
     /// Whether messages of a topic may come late over the bus of the cluster, as its home was another node a moment ago. Of patterns and shard channels
@@ -154,7 +183,7 @@ impl Engine {
 
     /// Whether channels of this pool can belong to another node than this one, which cannot be reached.
     pub(super) fn has_other_home(&self, pool: u16, node: NodeId) -> bool {
-        self.router.homes(pool).any(|home| home != node && !self.is_shut(home))
+        self.router.homes(pool).any(|home| home != node && self.can_be_home(home))
     }
 
     /// All nodes at which anybody may listen, but for shard channels.
@@ -178,7 +207,7 @@ impl Engine {
         let mut best = first;
         for _ in 0..HOMES_LOOKED_AT {
             // Whether a node can be reached takes longer to know than the scores of many.
-            if !self.is_shut(best.1) {
+            if self.can_be_home(best.1) {
                 return Some(best.1);
             }
             let Some(next) = scores().filter(|one| *one < best).max() else {
@@ -186,7 +215,7 @@ impl Engine {
             };
             best = next;
         }
-        let reached = scores().filter(|(_, node)| !self.is_shut(*node)).max();
+        let reached = scores().filter(|(_, node)| self.can_be_home(*node)).max();
         Some(reached.unwrap_or(first).1)
     }
 

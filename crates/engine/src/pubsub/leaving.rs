@@ -115,7 +115,7 @@ fn take_topics(
 impl Engine {
     /// UNSUBSCRIBE, PUNSUBSCRIBE, SUNSUBSCRIBE.
     pub(crate) fn unsubscribe(&mut self, now: Time, call: &Call<'_>, kind: Kind) -> Step {
-        if let Some(step) = self.unless_ready_for_topics(now, call) {
+        if let Some(step) = self.unless_ready_for_topics(now, call, kind, false) {
             return step;
         }
         let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
@@ -323,12 +323,13 @@ impl Engine {
     /// The topic forgets a client that has left it. Messages that wait for another server go out to the client.
     pub(super) fn stop_telling(&mut self, id: ClientId, kind: Kind, name: &Name) {
         let Some(topic) = self.subscriptions.topic_mut(kind, name) else { return };
-        let waiting = topic.handover.as_ref().map(|handover| handover.waiting());
+        let waiting = topic.handover.as_ref().map(|handover| handover.waiting_for(id));
         for frame in waiting.unwrap_or_default() {
             self.send_message(&[id], &frame);
         }
         if let Some(topic) = self.subscriptions.topic_mut(kind, name) {
             topic.leaving.remove(&id);
+            topic.handover.iter_mut().for_each(|handover| handover.listener_left(id));
         }
         self.drop_unused(kind, name, None);
     }

@@ -24,7 +24,7 @@ use crate::connect::{Availability, too_many_upstreams};
 use crate::engine::Engine;
 use crate::glob;
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::limits::{RELINK_MS, RELINK_REFUSED_MS, SENT_ON_AT_ONCE};
+use crate::limits::{CROWDED_NAMES_MAX, RELINK_MS, RELINK_REFUSED_MS, SENT_ON_AT_ONCE};
 use crate::local::Call;
 use crate::redirect::{moved_to, sends_on};
 use crate::reject;
@@ -317,11 +317,46 @@ impl Engine {
         self.upstreams.get(id).is_some_and(|up| up.is_ready() && (is_full || !up.has_room(high)))
     }
 
-    /// A connection for topics that has no room. Whoever begins or ends to listen waits for it: names can be many, and what is said to servers of
-    /// clients that have gone is nobody's to pay for.
-    pub(super) fn crowded_for_topics(&mut self, now: Time) -> Option<UpstreamId> {
+    /// A connection that a request with these topics needs and that has no room. The client waits for it: names can be many, and names that servers are told of
+    /// clients that have gone are in no client's account.
+    pub(super) fn crowded_for_topics(
+        &mut self,
+        now: Time,
+        kind: Kind,
+        (on, names): (bool, &[&[u8]]),
+        id: ClientId,
+    ) -> Option<UpstreamId> {
         self.say_unsaid(now);
-        self.subscriptions.asked.keys().copied().find(|id| self.takes_no_topics(*id))
+        let ids = self.subscriptions.asked.keys().copied();
+        let crowded: Vec<UpstreamId> = ids.filter(|id| self.takes_no_topics(*id)).collect();
+        let first = *crowded.first()?;
+        let listening = self.clients.get(id).and_then(|client| client.listening.as_ref());
+        let all =
+            listening.map(|own| &own.topics[kind as usize]).filter(|_| !on && names.is_empty());
+        if names.len() > CROWDED_NAMES_MAX || all.is_some_and(|all| all.len() > CROWDED_NAMES_MAX) {
+            return Some(first);
+        }
+        let all = all.into_iter().flatten().map(|name| &**name);
+        let mut needed = names.iter().copied().chain(all);
+        needed.find_map(|name| self.crowded_for(kind, (on, name), &crowded))
+    }
+
+    /// The connection of these that begins or ends this topic.
+    fn crowded_for(
+        &self,
+        kind: Kind,
+        (on, name): (bool, &[u8]),
+        crowded: &[UpstreamId],
+    ) -> Option<UpstreamId> {
+        let topic = self.subscriptions.topic(kind, name);
+        let linked = topic.into_iter().flat_map(|topic| &topic.links);
+        let mut linked = linked.filter_map(|link| link.state.upstream());
+        if !on || topic.is_some_and(Topic::goes_on) {
+            return linked.find(|id| crowded.contains(id));
+        }
+        let links = self.belongs(None, kind, name).unwrap_or_default();
+        let ids = links.iter().filter_map(|link| self.by_key.get(&Self::messages_key(link.node)));
+        ids.copied().find(|id| crowded.contains(id))
     }
 
     /// A connection for topics is ready: it is told all of them that belong there.
@@ -574,13 +609,21 @@ impl Engine {
         let leave = !self.subscriptions.gone.is_empty() || !self.subscriptions.leavers.is_empty();
         let ends = (is_due || leave).then_some(Time::default());
         let settles = self.subscriptions.settling.front().map(|(at, _)| *at);
-        self.subscriptions.look_at().into_iter().chain(waits).chain(settles).chain(ends).min()
+        let returns = self.subscriptions.homes.returns_at();
+        self.subscriptions
+            .look_at()
+            .into_iter()
+            .chain(waits)
+            .chain(settles)
+            .chain(returns)
+            .chain(ends)
+            .min()
     }
 
     /// Does what is due.
     pub(crate) fn run_subscriptions(&mut self, now: Time) {
-        let others = self.see_homes(now);
-        if others || self.subscriptions.route_epoch != self.route_epoch {
+        self.see_homes(now);
+        if self.subscriptions.route_epoch != self.route_epoch {
             self.subscriptions.route_epoch = self.route_epoch;
             if !self.subscriptions.is_empty() {
                 self.subscriptions.relink_by(now.plus_ms(RELINK_MS));

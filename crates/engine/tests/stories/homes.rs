@@ -1,8 +1,10 @@
 //! Homes of channels in a cluster: failovers and slot moves leave them, a node that is lost gives them up, and a node that ends connections keeps them.
 
-use crate::pubsub::{asks_for_all_at_a_copy, confirms, message};
+use crate::pubsub::{asks_for_all_at_a_copy, confirms, message, pong};
 use crate::words::Story;
-use engine::limits::{HANDOVER_LINGER_MS, HOMES_SETTLE_MS, LEAVE_SETTLE_MS, RECENT_MS};
+use engine::limits::{
+    HANDOVER_LINGER_MS, HOME_RETURNS_MS, HOMES_SETTLE_MS, LEAVE_SETTLE_MS, RECENT_MS, RELINK_MS,
+};
 
 const PRIMARIES: [&str; 3] = ["n1", "n2", "n3"];
 use crate::words::cluster::moved;
@@ -271,6 +273,55 @@ fn a_home_that_is_lost_has_a_successor_until_it_is_back() {
     let told = message("message news140 y");
     story.node("n2").answers(&*told);
     story.client("a").gets(&*told);
+}
+
+// Found by a test from outside: the bus of the cluster brings nothing from a node that was started a moment ago.
+#[test]
+fn a_home_that_comes_back_is_the_home_again_after_a_moment() {
+    let mut story = listens_at_n2("news140");
+    story.crashes("n2").after_ms(50);
+    story.node("n3").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));
+    let before = story.connects_to("n2");
+    story.is_up("n2");
+    while story.connects_to("n2") == before {
+        story.after_ms(10);
+    }
+    story.after_ms(HOME_RETURNS_MS - 100);
+    story.client("c").says("PUBLISH news140 x");
+    story.node_conn("n3", 1).gets("PUBLISH news140 x").answers(":1");
+    story.client("c").gets(":1");
+    // The first event at that time is a request for which respool looks at the homes.
+    story.client("e").says("SUBSCRIBE news140").gets(&*confirms("subscribe news140 1"));
+    story.now = story.now.plus_ms(200);
+    story.client("e").says("UNSUBSCRIBE");
+    story.after_ms(RELINK_MS);
+    story.node("n2").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));
+}
+
+// Found by a test from outside: the client got the message when it left, and once more from the former home when it was back.
+#[test]
+fn a_message_that_waits_for_the_former_home_comes_once_to_a_client_that_leaves_and_comes_back() {
+    let mut story = listens_at_n2("news140");
+    let confirmed = confirms("subscribe news140 1");
+    story.client("e").says("SUBSCRIBE news140").gets(&*confirmed);
+    n4_joins(&mut story);
+    story.after_ms(HOMES_SETTLE_MS - 100);
+    story.node("n4").gets("subscribe news140").answers(&*confirmed);
+    story.after_ms(200);
+    let told = message("message news140 one");
+    story.node("n4").answers(&*told);
+    story.client("e").gets_nothing().says("UNSUBSCRIBE");
+    for node in ["n2", "n4"] {
+        story.node(node).gets("PING").answers(&*pong());
+    }
+    story.client("e").gets([&*told, &*confirms("unsubscribe news140 0")]);
+    story.client("e").says("SUBSCRIBE news140").gets(&*confirmed);
+    story.node("n2").answers(&*told);
+    story.client("a").gets(&*told);
+    story.client("e").gets_nothing();
+    let later = message("message news140 two");
+    story.node("n2").answers(&*later);
+    story.client("e").gets(&*later);
 }
 
 // `CLIENT KILL` at a server, again and again: two connections in a row that lasted for a moment count as a failed connect.

@@ -75,6 +75,31 @@ fn a_server_owes_no_more_confirmations_than_a_few_megabytes() {
     assert!((1..=9).contains(&said), "{said}");
 }
 
+// Found by a test from outside: clients with names of 1 MB at a node that hangs kept all others from SUBSCRIBE and UNSUBSCRIBE at the other nodes.
+#[test]
+fn a_node_that_does_not_confirm_keeps_no_client_from_topics_of_other_nodes() {
+    let mut story = Story::warm_cluster();
+    for client in ["b", "c"] {
+        story.client(client).says("SUBSCRIBE b4");
+    }
+    story.node("n1").gets("subscribe b4").answers(&*confirms("subscribe b4 1"));
+    for client in ["b", "c"] {
+        story.client(client).gets(&*confirms("subscribe b4 1"));
+    }
+    let feed = story.connects_to("n1");
+    for hog in 0..40 {
+        let name = format!("{{b4}}{hog}{}", "x".repeat(500_000));
+        story.client(&format!("hog{hog}")).says(&*format!("SSUBSCRIBE {name}"));
+    }
+    story.client("late").says("SSUBSCRIBE {b4}late");
+    assert!((8..40).contains(&story.node("n2").takes_requests()));
+    story.client("d").says("SUBSCRIBE b4").gets(&*confirms("subscribe b4 1"));
+    story.client("c").says("UNSUBSCRIBE").gets_nothing();
+    story.node_conn("n1", feed).gets("PING").answers(&*pong());
+    story.client("c").gets(&*confirms("unsubscribe b4 0"));
+    story.client("late").gets_nothing();
+}
+
 #[test]
 fn the_first_who_listens_asks_the_server_and_the_others_join() {
     let mut story = Story::new();
