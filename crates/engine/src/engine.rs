@@ -326,7 +326,7 @@ pub struct Engine {
     pub(crate) readers: Readers,
     pub(crate) busy: Busy,
     pub(crate) paused_clients: Vec<ClientId>,
-    pub(crate) transfer_waiters: Waiters<()>,
+    pub(crate) transfer_waiters: Waiters<NodeId>,
     /// What clients listen to.
     pub(crate) subscriptions: Subscriptions,
     /// What clients may have in their caches.
@@ -338,7 +338,7 @@ pub struct Engine {
     /// When each upstream is looked at again.
     pub(crate) deadlines: BTreeSet<(Time, UpstreamId)>,
     /// Who waits for a connection of its own.
-    pub(crate) lease_waiters: Waiters<Use>,
+    pub(crate) lease_waiters: Waiters<(Use, NodeId)>,
     pub(crate) asked: OpenQuestions,
     /// Answers to EXEC that are being put together.
     pub(crate) assemblies: Assemblies,

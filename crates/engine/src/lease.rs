@@ -233,11 +233,11 @@ impl Engine {
             return self.lease_own(now, key, role);
         }
         let Some(client) = self.clients.get(id) else { return Err(Way::Hold(Hold::No)) };
-        let line = (Group::of(client, &self.settings.users), wanted);
+        let line = (Group::of(client, &self.settings.users), (wanted, key.node));
         let room = self.lease_room();
         // With many being opened an idle one may still serve the first.
         let any = usize::from(self.roles.leases() < self.settings.limits.leases_max);
-        let may = |line: &Line<Use>| self.may_lease(line);
+        let may = |line: &Line<(Use, NodeId)>| self.may_lease(line);
         let is_its_turn = self.lease_waiters.is_among_first(id, &line, room.max(any), may);
         if !may(&line) || !is_its_turn {
             return Err(self.wait_for_lease(now, id, line));
@@ -270,13 +270,16 @@ impl Engine {
         Ok(upstream_id)
     }
 
-    /// Whether a group may have one more connection for this.
-    fn may_lease(&self, (group, wanted): &Line<Use>) -> bool {
+    /// Whether a group may have one more connection to this node for this.
+    fn may_lease(&self, (group, (wanted, node)): &Line<(Use, NodeId)>) -> bool {
         let (roles, max) = (&self.roles, self.settings.limits.leases_max);
         match wanted {
             Use::Short => {
                 let max = max.saturating_sub(roles.blocking.total());
-                roles.short.has_room(*group, 1, max)
+                match self.is_one() {
+                    true => roles.short.has_room(*group, max),
+                    false => roles.short.has_room_at(*group, *node, max),
+                }
             }
             Use::Blocking => {
                 roles.leases() < max && roles.blocking.has_room(*group, 1, for_blocking(max))
@@ -295,9 +298,10 @@ impl Engine {
         if upstream.key.owner.is_some() || upstream.blocks {
             return None;
         }
-        let (group, max) = (upstream.group, for_blocking(self.settings.limits.leases_max));
+        let (group, node) = (upstream.group, upstream.key.node);
+        let max = for_blocking(self.settings.limits.leases_max);
         if !self.roles.blocking.has_room(group, 1, max) {
-            return Some(self.wait_for_lease(now, id, (group, Use::Blocking)));
+            return Some(self.wait_for_lease(now, id, (group, (Use::Blocking, node))));
         }
         self.lease_waiters.served(id);
         self.set_blocking(upstream_id, true);
@@ -393,7 +397,7 @@ impl Engine {
     }
 
     /// All that its group may have are taken: the client waits its turn, but not for ever.
-    fn wait_for_lease(&mut self, now: Time, id: ClientId, line: Line<Use>) -> Way {
+    fn wait_for_lease(&mut self, now: Time, id: ClientId, line: Line<(Use, NodeId)>) -> Way {
         let since = self.lease_waiters.enter(id, line, now);
         let patience_ms = self.patience_ms();
         if now < since.plus_ms(patience_ms) {

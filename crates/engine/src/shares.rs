@@ -15,8 +15,10 @@
 
 use crate::acl::{User, Users};
 use crate::client::Client;
+use crate::ids::NodeId;
 use crate::tenancy::TenantId;
 use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
 use core::net::IpAddr;
 
 /// So many times what is left over for others a group may have.
@@ -157,6 +159,12 @@ impl Held {
         fits && (self.of(group) == 0 || self.has_room_for_bytes(group, wanted, max))
     }
 
+    /// How many more a group can get of `max`, one after the other.
+    fn left_for(&self, group: Group, max: usize) -> usize {
+        let left = max.saturating_sub(self.total) * SHARE_TIMES;
+        left.saturating_sub(self.of(group)) / (SHARE_TIMES + 1)
+    }
+
     /// Whether a group may have so many more bytes of `max`. A group that has none does not get all of them at once.
     pub(crate) fn has_room_for_bytes(&self, group: Group, wanted: usize, max: usize) -> bool {
         let Some(left) = max.checked_sub(self.total + wanted) else { return false };
@@ -168,6 +176,49 @@ impl Held {
         let mut held = Self::default();
         parts.for_each(|(group, count)| held.add_many(group, count));
         assert_eq!(*self, held, "what each group holds");
+    }
+}
+
+/// The parts of each group, and of each group at each node: a node that does not answer holds what a group has there, and something is left for the other nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeldAtNodes {
+    all: Held,
+    at: BTreeMap<(Group, NodeId), usize>,
+}
+
+impl HeldAtNodes {
+    /// All groups together.
+    pub(crate) fn total(&self) -> usize {
+        self.all.total()
+    }
+
+    /// A group has one more at this node.
+    pub(crate) fn add(&mut self, group: Group, node: NodeId) {
+        self.all.add(group);
+        *self.at.entry((group, node)).or_default() += 1;
+    }
+
+    /// A group has one less at this node.
+    pub(crate) fn remove(&mut self, group: Group, node: NodeId) {
+        self.all.remove(group);
+        if let Entry::Occupied(mut count) = self.at.entry((group, node)) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+
+    /// Whether a group may have one more of `max`.
+    pub(crate) fn has_room(&self, group: Group, max: usize) -> bool {
+        self.all.has_room(group, 1, max)
+    }
+
+    /// Whether a group may have one more of `max` at this node, which is one of several.
+    pub(crate) fn has_room_at(&self, group: Group, node: NodeId, max: usize) -> bool {
+        let here = self.at.get(&(group, node)).copied().unwrap_or(0);
+        let left = self.all.left_for(group, max).saturating_sub(1);
+        self.has_room(group, max) && (here == 0 || is_share(here + 1, left))
     }
 }
 
@@ -244,6 +295,30 @@ mod tests {
         assert!(held.has_room(group(0, ""), 3, 3) && !held.has_room(group(0, ""), 4, 3));
         held.add(group(0, ""));
         assert!(!held.has_room(group(0, ""), 3, 4) && held.has_room(group(1, ""), 3, 4));
+    }
+
+    #[test]
+    fn a_group_does_not_take_its_whole_share_at_one_node() {
+        let [one, other] = [group(0, "10.0.0.1:1"), group(0, "10.0.0.2:1")];
+        let [hung, second, third] = [0, 1, 2].map(|index| NodeId::new(index, 1));
+        let mut held = HeldAtNodes::default();
+        let mut takes = |group, node| {
+            let mut count = 0;
+            while held.has_room_at(group, node, 16) {
+                held.add(group, node);
+                count += 1;
+            }
+            count
+        };
+        // Alone it has 14, as where there is one node, and others find something.
+        assert_eq!([takes(one, hung), takes(one, second), takes(one, third)], [12, 1, 1]);
+        assert_eq!([takes(other, hung), takes(other, second)], [1, 0]);
+        held.remove(other, hung);
+        (0..12).for_each(|_| held.remove(one, hung));
+        for node in [second, third] {
+            held.remove(one, node);
+        }
+        assert_eq!(held, HeldAtNodes::default());
     }
 
     #[test]

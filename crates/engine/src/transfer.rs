@@ -326,7 +326,7 @@ impl Engine {
     ) -> Result<UpstreamId, TransferWait> {
         let Some(client) = self.clients.get(id) else { return Err(TransferWait::Hold(Hold::No)) };
         let key = self.shared_key(node, client.protocol, client.db);
-        let line = (Group::of(client, &self.settings.users), ());
+        let line = (Group::of(client, &self.settings.users), node);
         let upstream_id = match self.transfer_of(id) {
             Some(upstream) => upstream,
             None if !self.may_transfer_now(id, &line) => {
@@ -496,16 +496,20 @@ impl Engine {
         self.wake_transfer_waiter();
     }
 
-    /// Whether a group may stream one more.
-    fn may_transfer(&self, (group, ()): &Line<()>) -> bool {
-        self.roles.transfers.has_room(*group, 1, self.settings.limits.large_transfers_max)
+    /// Whether a group may stream one more to this node.
+    fn may_transfer(&self, (group, node): &Line<NodeId>) -> bool {
+        let (transfers, max) = (&self.roles.transfers, self.settings.limits.large_transfers_max);
+        match self.is_one() {
+            true => transfers.has_room(*group, max),
+            false => transfers.has_room_at(*group, *node, max),
+        }
     }
 
     /// Whether it is the turn of this client.
-    fn may_transfer_now(&self, id: ClientId, line: &Line<()>) -> bool {
+    fn may_transfer_now(&self, id: ClientId, line: &Line<NodeId>) -> bool {
         let max = self.settings.limits.large_transfers_max;
         let room = max.saturating_sub(self.roles.transfers.total());
-        let may = |line: &Line<()>| self.may_transfer(line);
+        let may = |line: &Line<NodeId>| self.may_transfer(line);
         may(line) && self.transfer_waiters.is_among_first(id, line, room, may)
     }
 

@@ -9,20 +9,20 @@
 
 use super::{Role, Upstream, UpstreamKey};
 use crate::ids::{ClientId, UpstreamId};
-use crate::shares::Held;
+use crate::shares::{Held, HeldAtNodes};
 use alloc::collections::BTreeSet;
 
 /// See the module.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Roles {
     /// Connections that clients have of their own for what goes on as they go on.
-    pub(crate) short: Held,
+    pub(crate) short: HeldAtNodes,
     /// The same for commands that wait at the server.
     pub(crate) blocking: Held,
     /// Those that were retired.
     pub(crate) retired: BTreeSet<UpstreamId>,
     /// Large requests under way.
-    pub(crate) transfers: Held,
+    pub(crate) transfers: HeldAtNodes,
     /// Connections of clients that cache with NOLOOP, whatever they are used for just now.
     pub(crate) noloop: Held,
     spares: BTreeSet<(UpstreamKey, UpstreamId)>,
@@ -44,8 +44,11 @@ impl Roles {
             Role::Spare(_) => _ = self.spares.insert((upstream.key, id)),
             Role::Shared | Role::Transfer(_) | Role::Leased(_) | Role::Errand(_) => {}
         }
-        if let Some(held) = self.held(upstream) {
-            held.add(upstream.group);
+        let (group, node) = (upstream.group, upstream.key.node);
+        match self.scarce(upstream) {
+            Some(Scarce::Anywhere(held)) => held.add(group),
+            Some(Scarce::AtNodes(held)) => held.add(group, node),
+            None => {}
         }
         if let Some(client) = serves(&upstream.key, upstream.role) {
             self.owned.insert((client, id));
@@ -59,23 +62,28 @@ impl Roles {
             Role::Spare(_) => _ = self.spares.remove(&(upstream.key, id)),
             Role::Shared | Role::Transfer(_) | Role::Leased(_) | Role::Errand(_) => {}
         }
-        if let Some(held) = self.held(upstream) {
-            held.remove(upstream.group);
+        let (group, node) = (upstream.group, upstream.key.node);
+        match self.scarce(upstream) {
+            Some(Scarce::Anywhere(held)) => held.remove(group),
+            Some(Scarce::AtNodes(held)) => held.remove(group, node),
+            None => {}
         }
         if let Some(client) = serves(&upstream.key, upstream.role) {
             self.owned.remove(&(client, id));
         }
     }
 
-    /// What is scarce that this connection is one of.
-    fn held(&mut self, upstream: &Upstream) -> Option<&mut Held> {
-        match upstream.role {
-            _ if upstream.key.owner.is_some() => Some(&mut self.noloop),
-            Role::Transfer(_) => Some(&mut self.transfers),
-            Role::Leased(_) | Role::Errand(_) if upstream.blocks => Some(&mut self.blocking),
-            Role::Leased(_) | Role::Errand(_) => Some(&mut self.short),
-            Role::Shared | Role::Retired | Role::Spare(_) => None,
-        }
+    /// The count of scarce connections to which this one belongs.
+    fn scarce(&mut self, upstream: &Upstream) -> Option<Scarce<'_>> {
+        Some(match upstream.role {
+            _ if upstream.key.owner.is_some() => Scarce::Anywhere(&mut self.noloop),
+            Role::Transfer(_) => Scarce::AtNodes(&mut self.transfers),
+            Role::Leased(_) | Role::Errand(_) if upstream.blocks => {
+                Scarce::Anywhere(&mut self.blocking)
+            }
+            Role::Leased(_) | Role::Errand(_) => Scarce::AtNodes(&mut self.short),
+            Role::Shared | Role::Retired | Role::Spare(_) => return None,
+        })
     }
 
     /// Connections that clients have of their own, for whatever.
@@ -100,6 +108,12 @@ impl Roles {
         let from = (client, UpstreamId::new(0, 0));
         self.owned.range(from..).take_while(move |(of, _)| *of == client).map(|(_, id)| *id)
     }
+}
+
+/// Connections of which each group has its share.
+enum Scarce<'a> {
+    Anywhere(&'a mut Held),
+    AtNodes(&'a mut HeldAtNodes),
 }
 
 /// The one client that this connection serves.

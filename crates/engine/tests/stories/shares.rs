@@ -144,6 +144,36 @@ fn one_machine_that_streams_on_all_leaves_the_others_theirs() {
     story.client("c@10.0.0.3").gets("+OK");
 }
 
+// Found by a test from outside: large requests to a node that hangs held all places, and requests to the other nodes waited for `request_ms`.
+#[test]
+fn a_node_that_hangs_leaves_places_for_large_requests_to_other_nodes() {
+    let mut story = Story::warm_cluster_with(|settings| settings.limits.large_transfers_max = 16);
+    let before = story.connects_to("n1");
+    for number in 0..20 {
+        story.client(&format!("a{number}")).sends(&large_set("a4", MIB));
+    }
+    assert_eq!(story.connects_to("n1") - before, 12);
+    let before = story.connects_to("n2");
+    story.client("b").sends(&large_set("b4", MIB));
+    assert_eq!(story.connects_to("n2") - before, 1);
+    assert!(story.node("n2").takes_one().is_some_and(|line| line.starts_with("SET b4 xxx")));
+    story.node("n2").answers("+OK");
+    story.client("b").gets("+OK");
+}
+
+#[test]
+fn a_node_that_hangs_leaves_connections_for_transactions_at_other_nodes() {
+    let mut story = Story::warm_cluster_with(|settings| settings.limits.leases_max = 16);
+    let before = story.connects_to("n1");
+    for number in 0..20 {
+        story.client(&format!("a{number}")).says("WATCH a4");
+    }
+    assert_eq!(story.connects_to("n1") - before, 12);
+    story.client("b").says("WATCH b4");
+    story.node("n2").gets("WATCH b4").answers("+OK");
+    story.client("b").gets("+OK");
+}
+
 #[test]
 fn one_machine_that_waits_for_a_rate_leaves_others_room_to_wait() {
     let detail =
