@@ -703,7 +703,7 @@ impl Engine {
     }
 
     /// A node that was down takes connections again: the others to it need not wait for their time.
-    fn try_others(&mut self, now: Time, node: NodeId) {
+    pub(crate) fn try_others(&mut self, now: Time, node: NodeId) {
         let waits = |up: &Upstream| {
             up.key.node == node
                 && matches!(&up.state, State::Down(Down { refused: None, until }) if *until > now)

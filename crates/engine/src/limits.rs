@@ -484,6 +484,10 @@ pub const HANDOVER_PART: usize = 8;
 /// How long after a change of the homes of channels other workers and proxies may still publish at a former home, in milliseconds.
 pub const HOMES_SETTLE_MS: u64 = 1_000;
 
+/// How long after a change of the homes of channels PUBLISH goes to the former home, in milliseconds: each worker has connections of its own and sees the change
+/// at another time.
+pub const HOMES_SEEN_MS: u64 = 250;
+
 /// How long a node of a cluster is reached again before it becomes the home of channels, in milliseconds. Other nodes connect their bus to it meanwhile; until then
 /// messages that are published there reach no other node (seen with Valkey 9.1: 0.6 s after its start).
 pub const HOME_RETURNS_MS: u64 = 1_000;

@@ -56,6 +56,8 @@ pub(crate) enum What {
     ShardFailed,
     /// A shard is left out, or takes part again.
     ShardOut(bool),
+    /// A node of a cluster could not be reached, and takes connections again.
+    NodeBack(Address),
     /// Another respool of the facade is dead, or lives again.
     Peer {
         /// Of its address among those announced.
@@ -223,6 +225,11 @@ impl Engine {
             | What::Monitor(_) => {}
             What::ShardFailed => self.shard_failed(now, pool),
             What::ShardOut(out) => self.hear_of_shard(now, pool, out),
+            What::NodeBack(address) => {
+                if let Some(node) = self.known_node(pool, &address) {
+                    self.try_others(now, node);
+                }
+            }
             What::Script(body) => self.scripts.learn(body),
             What::NoScripts => self.forget_scripts(),
             What::Wanted(sign) => {

@@ -160,7 +160,7 @@ impl Engine {
         let Some(channel) = wish.args.get(1).filter(|_| wish.args.len() == 3) else {
             return self.forward_to_any(now, wish);
         };
-        let node = match self.channel_home(None, kind, channel) {
+        let node = match self.publish_home(now, kind, channel) {
             Ok(node) => node,
             Err(pool) => return self.unserved_step(now, wish.id, pool, wish.silent),
         };

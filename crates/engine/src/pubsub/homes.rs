@@ -30,7 +30,8 @@ use super::Kind;
 use super::links::is_event;
 use crate::engine::Engine;
 use crate::ids::NodeId;
-use crate::limits::{HOME_RETURNS_MS, HOMES_SETTLE_MS, RELINK_MS};
+use crate::limits::{HOME_RETURNS_MS, HOMES_SEEN_MS, HOMES_SETTLE_MS, RELINK_MS};
+use crate::news::What;
 use crate::time::Time;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -86,6 +87,13 @@ impl HomesSeen {
         }
     }
 
+    /// The home of this channel for other workers, which may see the last changes later.
+    fn for_others(&self, now: Time, pool: u16, name: u64) -> Option<NodeId> {
+        let is_new = |(at, _): &&(Time, Homes)| at.plus_ms(HOMES_SEEN_MS) > now;
+        let (_, homes) = self.former.iter().find(is_new)?;
+        homes.best(pool, name)
+    }
+
     /// Whether this channel had another home a moment ago.
     fn moved_lately(&self, pool: u16, name: u64) -> bool {
         let home = self.last.best(pool, name);
@@ -115,6 +123,24 @@ impl Engine {
         home.or_else(|| self.router.node(place)).ok_or(place.pool)
     }
 
+    /// The node to which PUBLISH goes: the former home for a moment, as other workers may not have seen the change.
+    pub(super) fn publish_home(
+        &mut self,
+        now: Time,
+        kind: Kind,
+        channel: &[u8],
+    ) -> Result<NodeId, u16> {
+        self.see_homes(now);
+        if kind == Kind::Channel && !is_event(channel) {
+            let pool = self.router.channel_place(channel).pool;
+            let former = self.subscriptions.homes.for_others(now, pool, rapidhash_v3(channel));
+            if let Some(node) = former.filter(|node| self.can_be_home(*node)) {
+                return Ok(node);
+            }
+        }
+        self.channel_home(None, kind, channel)
+    }
+
     /// The home of all patterns in this pool.
     pub(super) fn pattern_home(&self, homes: Option<&Homes>, pool: u16) -> Result<NodeId, u16> {
         self.home_in(homes, pool, b"").or_else(|| self.router.any_node_of(pool)).ok_or(pool)
@@ -139,16 +165,15 @@ impl Engine {
 
     /// A connection to this node is about to be ready: a node that could not be reached becomes a home in a moment.
     pub(crate) fn home_returns(&mut self, now: Time, node: NodeId) {
-        if self.is_cluster_node(node) && self.is_shut(node) {
+        self.doubt_homes();
+        let found = self.nodes.get(node).map(|node| (node.pool, node.address.clone()));
+        let Some((pool, address)) = found.filter(|_| self.is_shut(node)) else { return };
+        if self.router.homes(pool).next().is_some() {
             let at = now.plus_ms(HOME_RETURNS_MS);
             self.subscriptions.homes.returning.insert(node, at);
+            // The other workers connect now, so that all of them see the change at about the same time.
+            self.tell_others(pool, What::NodeBack(address));
         }
-        self.doubt_homes();
-    }
-
-    fn is_cluster_node(&self, node: NodeId) -> bool {
-        let pool = self.nodes.get(node).map(|node| node.pool);
-        pool.is_some_and(|pool| self.router.homes(pool).next().is_some())
     }
 
     /// Whether channels can belong to this node just now.

@@ -3,7 +3,8 @@
 use crate::pubsub::{asks_for_all_at_a_copy, confirms, message, pong};
 use crate::words::Story;
 use engine::limits::{
-    HANDOVER_LINGER_MS, HOME_RETURNS_MS, HOMES_SETTLE_MS, LEAVE_SETTLE_MS, RECENT_MS, RELINK_MS,
+    HANDOVER_LINGER_MS, HOME_RETURNS_MS, HOMES_SEEN_MS, HOMES_SETTLE_MS, LEAVE_SETTLE_MS,
+    RECENT_MS, RELINK_MS,
 };
 
 const PRIMARIES: [&str; 3] = ["n1", "n2", "n3"];
@@ -131,6 +132,10 @@ fn a_client_that_leaves_a_channel_whose_home_changed_gets_what_was_published_bef
         story.client("e").takes();
         n4_joins(&mut story);
         story.node_conn("n4", 1).gets("subscribe news140");
+        // Other workers may not have seen the change.
+        story.client("c").says("PUBLISH news140 w");
+        story.node_conn("n2", 1).gets("PUBLISH news140 w").answers(":1");
+        story.after_ms(HOMES_SEEN_MS);
         story.client("c").says("PUBLISH news140 x");
         story.node_conn("n4", 2).gets("PUBLISH news140 x").answers(":0");
         story.client("c").takes();
@@ -296,6 +301,28 @@ fn a_home_that_comes_back_is_the_home_again_after_a_moment() {
     story.client("e").says("UNSUBSCRIBE");
     story.after_ms(RELINK_MS);
     story.node("n2").gets("subscribe news140").answers(&*confirms("subscribe news140 1"));
+}
+
+// Else the workers see a home at times that differ by the longest pause between two connects.
+#[test]
+fn a_node_that_comes_back_to_one_worker_is_connected_to_by_the_others() {
+    let [mut one, mut other] = [0, 1].map(|_| {
+        let mut story = Story::warm_cluster_with(|settings| settings.workers = 2);
+        story.client("b").says("GET b4");
+        story.crashes("n2").after_ms(5_000);
+        story.is_up("n2");
+        story.tells();
+        story
+    });
+    let before = one.connects_to("n2");
+    while one.connects_to("n2") == before {
+        one.after_ms(10);
+    }
+    let before = other.connects_to("n2");
+    for (_, news) in one.tells() {
+        other.hears(news);
+    }
+    assert!(other.connects_to("n2") > before);
 }
 
 // Found by a test from outside: the client got the message when it left, and once more from the former home when it was back.
