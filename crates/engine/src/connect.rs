@@ -330,6 +330,7 @@ impl Engine {
                 OwnCommand::Slots
                 | OwnCommand::Nodes
                 | OwnCommand::Standing
+                | OwnCommand::MyId
                 | OwnCommand::Epoch
                 | OwnCommand::Primary
                 | OwnCommand::Replicas

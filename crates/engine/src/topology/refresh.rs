@@ -320,13 +320,15 @@ impl Engine {
         let out = upstream.out.buf(&mut self.pool);
         match &pool.topology {
             Topology::Sentinel(group) => {
-                // MASTER stands first: a failover between the two replies makes the epoch too small, and respool believes the next answer.
+                encode::request(out, &[b"SENTINEL", b"MYID"]);
+                // MASTER stands before the address: a failover between the two replies makes the epoch too small, and respool believes the next answer.
                 encode::request(out, &[b"SENTINEL", b"MASTER", &group.name]);
                 encode::request(out, &[b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", &group.name]);
                 // The old word, which every version knows.
                 encode::request(out, &[b"SENTINEL", b"SLAVES", &group.name]);
                 encode::request(out, &[b"SENTINEL", b"SENTINELS", &group.name]);
                 let asked = [
+                    OwnCommand::MyId,
                     OwnCommand::Epoch,
                     OwnCommand::Primary,
                     OwnCommand::Replicas,
@@ -543,6 +545,14 @@ impl Engine {
         known.into_iter().filter(is_live).collect()
     }
 
+    /// A sentinel told its identity, or none.
+    fn sentinel_is(&mut self, pool: u16, node: NodeId, id: Option<Vec<u8>>) {
+        let state = self.router.pool_mut(pool);
+        if let Some(Topology::Sentinel(group)) = state.map(|state| &mut state.topology) {
+            group.is_known_as(node, id);
+        }
+    }
+
     /// Whether this sentinel names a primary that respool rejected.
     fn dissents(&self, pool: u16, teller: NodeId) -> bool {
         let state = self.router.pools.get(usize::from(pool));
@@ -563,6 +573,9 @@ impl Engine {
         let parsed = resp::value::parse(reply).ok().flatten().map(|(value, _)| value);
         if let Some(upstream) = self.upstreams.get_mut(id).filter(|_| own == OwnCommand::Slots) {
             upstream.paged.open = upstream.paged.open.saturating_sub(1);
+        }
+        if own == OwnCommand::MyId {
+            return self.sentinel_is(pool, node, sentinel::id(reply));
         }
         if own == OwnCommand::Epoch {
             if let Some(upstream) = self.upstreams.get_mut(id) {

@@ -1,6 +1,6 @@
 //! What sentinels tell of one primary, and what of it is believed.
 //!
-//! respool asks a sentinel four questions in one write: the epoch of its configuration, the primary, the replicas, the other sentinels. The
+//! respool asks a sentinel five questions in one write: its identity, the epoch of its configuration, the primary, the replicas, the other sentinels. The
 //! answers come in order, and respool applies each by itself. A message of `+switch-master` is only a sign to ask its sender again, so a
 //! lost message costs a moment and never a wrong primary.
 //!
@@ -8,7 +8,8 @@
 //! last word of each sentinel and counts a sentinel as live as long as respool reaches it itself; flags of other sentinels do not matter. Each failover has a
 //! greater epoch than all before (`config-epoch`, Sentinel's specification), so respool changes to another primary if the told epoch is greater than the epoch
 //! of the primary in use. Without a greater epoch (no sentinel tells epochs, or the configuration was made anew), more than half of the live sentinels must
-//! name the other primary, at least two of several, and no live sentinel may name the primary in use with a greater epoch.
+//! name the other primary, at least two of several, and no live sentinel may name the primary in use with a greater epoch. A sentinel may be configured by a
+//! name and told of by its address; `SENTINEL MYID` (Redis 6.2) tells that both are one, which counts once.
 //!
 //! Not here: when and whom to ask (`refresh`), and the proof that the named node is a primary indeed: its own answer to HELLO
 //! (`connect`).
@@ -19,9 +20,12 @@ use crate::ids::NodeId;
 use crate::limits::SENTINEL_NODES_MAX;
 use crate::node::Address;
 use crate::topology::slots::read_host;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use resp::value::Value;
+
+/// Length of a sentinel's identity (`CONFIG_RUN_ID_SIZE` in Redis' server.h).
+const SENTINEL_ID_BYTES: usize = 40;
 
 /// One primary with its replicas, as sentinels see it.
 #[derive(Debug)]
@@ -34,6 +38,8 @@ pub(crate) struct Group {
     epoch: Option<u64>,
     /// The last word of each live sentinel.
     words: BTreeMap<NodeId, Word>,
+    /// The identities that sentinels told.
+    ids: BTreeMap<NodeId, Vec<u8>>,
     /// The other sentinels that each of them told of.
     others: BTreeMap<NodeId, Vec<NodeId>>,
     /// Who it was before, in case that the new one turns out to be none.
@@ -67,6 +73,7 @@ impl Group {
             primary: None,
             epoch: None,
             words: BTreeMap::new(),
+            ids: BTreeMap::new(),
             others: BTreeMap::new(),
             before: None,
             is_disowned: false,
@@ -93,7 +100,7 @@ impl Group {
             (self.epoch, self.is_disowned) = (self.epoch.max(epoch), false);
             return Told::Believed;
         }
-        if !self.is_later(named, epoch, live.len()) {
+        if !self.is_later(named, epoch, self.count(live.iter().copied())) {
             let is_new = before.is_none_or(|before| before.named != *named);
             return if is_new { Told::Doubted } else { Told::DoubtedAgain };
         }
@@ -112,10 +119,30 @@ impl Group {
             return epoch >= self.last_epoch(|word| !word.is_current);
         }
         // Dead sentinels may stay in the configuration. One sentinel of several may be the only one on this side of a partition.
-        let votes = self.words.values().filter(|word| word.named == *named).count();
-        let is_majority = votes * 2 > live && votes >= self.candidates().len().min(2);
+        let voters = self.words.iter().filter(|(_, word)| word.named == *named);
+        let votes = self.count(voters.map(|(node, _)| *node));
+        let known = self.count(self.candidates().into_iter());
+        let is_majority = votes * 2 > live && votes >= known.min(2);
         let last = self.last_epoch(|word| word.named == *named);
         is_majority && self.last_epoch(|word| word.is_current) <= last
+    }
+
+    /// A sentinel told this identity, or none.
+    pub(super) fn is_known_as(&mut self, node: NodeId, id: Option<Vec<u8>>) {
+        let candidates = self.candidates();
+        self.ids.retain(|node, _| candidates.contains(node));
+        match id.filter(|_| candidates.contains(&node)) {
+            Some(id) => _ = self.ids.insert(node, id),
+            None => _ = self.ids.remove(&node),
+        }
+    }
+
+    /// How many sentinels these are; those with one identity are one.
+    fn count(&self, nodes: impl Iterator<Item = NodeId>) -> usize {
+        let (known, others): (Vec<_>, Vec<_>) =
+            nodes.map(|node| self.ids.get(&node).ok_or(node)).partition(Result::is_ok);
+        let ids: BTreeSet<_> = known.into_iter().flatten().collect();
+        ids.len() + others.len()
     }
 
     /// The greatest epoch in these words.
@@ -157,6 +184,12 @@ pub(super) enum Told {
     Doubted,
     /// Rejected again.
     DoubtedAgain,
+}
+
+/// The answer to `SENTINEL MYID`: 40 hexadecimal digits; `None` for an error.
+pub(super) fn id(reply: &[u8]) -> Option<Vec<u8>> {
+    let (reply, _) = resp::value::parse(reply).ok()??;
+    reply.as_text().filter(|id| id.len() == SENTINEL_ID_BYTES).map(<[u8]>::to_vec)
 }
 
 /// `config-epoch` in the reply to `SENTINEL MASTER`; `None` for an error (ACL rules of the sentinel) or a reply without this field.

@@ -78,6 +78,8 @@ pub enum OwnCommand {
     Functions,
     /// `ROLE`: how a node is.
     Role,
+    /// `SENTINEL MYID`: which sentinel it is.
+    MyId,
     /// `SENTINEL MASTER`: the epoch of its configuration.
     Epoch,
     /// `SENTINEL GET-MASTER-ADDR-BY-NAME`: who the primary is.
@@ -120,9 +122,12 @@ impl OwnCommand {
             }
             Self::Track | Self::Near(_) | Self::Script | Self::Question(_) => OWN_REPLY_BYTES,
             Self::Asking | Self::Standing | Self::Unblock | Self::Ping => OWN_REPLY_BYTES,
-            Self::Epoch | Self::Role | Self::Primary | Self::Delimiter(_) | Self::Unknown(_) => {
-                OWN_REPLY_BYTES
-            }
+            Self::MyId
+            | Self::Epoch
+            | Self::Role
+            | Self::Primary
+            | Self::Delimiter(_)
+            | Self::Unknown(_) => OWN_REPLY_BYTES,
         }
     }
 }

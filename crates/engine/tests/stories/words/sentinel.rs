@@ -41,6 +41,8 @@ pub(crate) struct Sentinels {
     epoch: u64,
     /// Sentinels refuse `SENTINEL MASTER`.
     no_epoch: bool,
+    /// Second names of sentinels, and the first ones.
+    also: BTreeMap<String, String>,
     all: Vec<String>,
     /// Replicas that are told of as dead.
     dead: BTreeSet<String>,
@@ -136,6 +138,12 @@ impl Story {
         self
     }
 
+    /// `name` is another name of this sentinel.
+    pub(crate) fn is_also(&mut self, name: &str, sentinel: &str) -> &mut Self {
+        self.sentinels.also.insert(name.to_string(), sentinel.to_string());
+        self
+    }
+
     /// No sentinel tells the epoch of its configuration from now on.
     pub(crate) fn forgets_epochs(&mut self) -> &mut Self {
         self.sentinels.no_epoch = true;
@@ -206,6 +214,10 @@ impl Story {
         let mut nodes = told.split_whitespace();
         let primary = nodes.next();
         let reply = match (line.strip_prefix("SENTINEL ")?, primary) {
+            ("MYID", _) => {
+                let name = sentinels.also.get(&conn.node).unwrap_or(&conn.node);
+                format!("$40\r\n{name:0>40}\r\n")
+            }
             ("GET-MASTER-ADDR-BY-NAME mymaster", primary) => {
                 sentinels.asked.push(conn.node.clone());
                 match primary {
