@@ -415,7 +415,7 @@ impl Engine {
         upstream.state = State::Ready;
         let again = upstream.ready_at != Time::default() || upstream.failures > 0;
         upstream.ready_at = now;
-        self.opening.remove(&id);
+        self.opening.remove(id);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let was_down = core::mem::take(&mut upstream.failures) > 0;
         let (key, upstream_role) = (upstream.key, upstream.role);

@@ -53,7 +53,7 @@ use crate::tracking::Caches;
 use crate::unblock::Unblock;
 use crate::upstream::greeting::ServerFacts;
 use crate::upstream::inflight::{Owner, Run};
-use crate::upstream::roles::Roles;
+use crate::upstream::roles::{Opening, Roles};
 use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
 use crate::waiters::Waiters;
 use crate::whole::Group;
@@ -334,7 +334,7 @@ pub struct Engine {
     /// Which connections serve whom.
     pub(crate) roles: Roles,
     /// Connections for single clients that are being opened.
-    pub(crate) opening: BTreeSet<UpstreamId>,
+    pub(crate) opening: Opening,
     /// When each upstream is looked at again.
     pub(crate) deadlines: BTreeSet<(Time, UpstreamId)>,
     /// Who waits for a connection of its own.
@@ -432,7 +432,7 @@ impl Engine {
             caches: Caches::default(),
             subscriptions: Subscriptions::default(),
             roles: Roles::default(),
-            opening: BTreeSet::new(),
+            opening: Opening::default(),
             deadlines: BTreeSet::new(),
             lease_waiters: Waiters::default(),
             asked: OpenQuestions::default(),

@@ -234,11 +234,8 @@ impl Engine {
         }
         let Some(client) = self.clients.get(id) else { return Err(Way::Hold(Hold::No)) };
         let line = (Group::of(client, &self.settings.users), (wanted, key.node));
-        let room = self.lease_room();
-        // With many being opened an idle one may still serve the first.
-        let any = usize::from(self.roles.leases() < self.settings.limits.leases_max);
-        let may = |line: &Line<(Use, NodeId)>| self.may_lease(line);
-        let is_its_turn = self.lease_waiters.is_among_first(id, &line, room.max(any), may);
+        let may = |line: &Line<(Use, NodeId)>| self.may_lease_now(line);
+        let is_its_turn = self.lease_waiters.is_among_first(id, &line, self.lease_room(), may);
         if !may(&line) || !is_its_turn {
             return Err(self.wait_for_lease(now, id, line));
         }
@@ -247,7 +244,9 @@ impl Engine {
                 self.set_role(upstream_id, role);
                 upstream_id
             }
-            None if room == 0 => return Err(self.wait_for_lease(now, id, line)),
+            None if self.opening.is_full(key.node) => {
+                return Err(self.wait_for_lease(now, id, line));
+            }
             None => {
                 let upstream_id = match self.spare_to_come(&key) {
                     Some(upstream_id) => {
@@ -256,7 +255,7 @@ impl Engine {
                     }
                     None => self.new_private(key, role).map_err(Way::Down)?,
                 };
-                self.opening.insert(upstream_id);
+                self.opening.insert(key.node, upstream_id);
                 upstream_id
             }
         };
@@ -423,13 +422,24 @@ impl Engine {
 
     /// Whether somebody waits for a connection of its own and there is room.
     pub(crate) fn lease_is_free(&self) -> bool {
-        self.lease_room() > 0 && self.lease_waiters.any(|line| self.may_lease(line))
+        let may = |line: &Line<(Use, NodeId)>| {
+            let (_, (_, node)) = *line;
+            !self.opening.is_full(node) && self.may_lease(line)
+        };
+        self.lease_room() > 0 && self.lease_waiters.any(may)
     }
 
-    /// How many connections for single clients may be opened now.
+    /// How many clients may take connections of their own now.
     fn lease_room(&self) -> usize {
         let in_all = self.settings.limits.leases_max.saturating_sub(self.roles.leases());
-        in_all.min(LEASES_OPENING_MAX.saturating_sub(self.opening.len()))
+        in_all.min(LEASES_OPENING_MAX)
+    }
+
+    /// Whether a group may have one more connection to this node for this, and the node has an idle one or takes one more.
+    fn may_lease_now(&self, line: &Line<(Use, NodeId)>) -> bool {
+        let (_, (_, node)) = *line;
+        let is_open = !self.opening.is_full(node) || self.roles.has_spare_at(node);
+        is_open && self.may_lease(line)
     }
 
     /// Lets those look again that wait: the first ones while there is room, and those whose patience ends.
@@ -438,9 +448,8 @@ impl Engine {
         let is_over = |(since, _): &(Time, ClientId)| since.plus_ms(patience_ms) <= now;
         let over = self.lease_waiters.oldest().take_while(is_over).map(|(_, id)| id);
         let mut ids: Vec<ClientId> = over.collect();
-        let idle = usize::from(self.roles.spare_count() > 0);
-        let room = self.lease_room().max(idle);
-        ids.extend(self.lease_waiters.first(room, |line| self.may_lease(line)));
+        let room = self.lease_room();
+        ids.extend(self.lease_waiters.first(room, |line| self.may_lease_now(line)));
         for id in ids {
             match self.clients.get_mut(id).filter(|client| client.hold == Hold::Lease) {
                 Some(client) => {

@@ -172,7 +172,7 @@ pub const WINDOW_WARY: u32 = 2;
 /// over the stopped one, which is read on for them.
 pub const RETIRED_MAX: usize = 16;
 
-/// Connections for single clients that are being opened at a time, per worker; the next clients wait their turn. A server's queue of new
+/// Connections for single clients that are being opened to one server at a time, per worker; the next clients wait their turn. A server's queue of new
 /// connections has 511 places unless it is told otherwise, and what finds none is tried again by the kernel after a second at the earliest.
 pub const LEASES_OPENING_MAX: usize = 128;
 
@@ -353,6 +353,9 @@ pub const LEARN_EVERY_MS: u64 = 10_000;
 
 /// Names that one `COMMAND INFO` asks for. More wait for the next one.
 pub const LOOKUP_NAMES_MAX: usize = 64;
+
+/// How long respool waits for the answer about names, in milliseconds. One server that hangs delays clients of the others no longer; the next names go to another server.
+pub const LOOKUP_WAIT_MS: u64 = 1_000;
 
 /// The least pause between two of them, in milliseconds: with [`LOOKUP_NAMES_MAX`] this bounds what clients with unknown names cost a server.
 pub const LOOKUP_EVERY_MS: u64 = 20;

@@ -600,7 +600,7 @@ impl Engine {
     /// Removes an upstream for good, and its socket.
     pub(crate) fn remove_upstream(&mut self, id: UpstreamId) {
         self.wake_waiters(id);
-        self.opening.remove(&id);
+        self.opening.remove(id);
         self.scripts.delimiters.forget(id);
         self.grants.fan.forget(id);
         let Some(mut upstream) = self.upstreams.remove(id) else { return };

@@ -7,7 +7,7 @@
 //!   FOO x ─▶ route: Unknown ─▶ may it be a name at all? ─ no (a NUL, a bar, too long) ──────▶ the server's error, from here
 //!                                 └ yes ─▶ COMMAND INFO foo ─▶ one server of each pool ┬ nobody has it ─▶ the same error
 //!                                             │ the client waits: Hold::Lookup        ├ it is learnt ─▶ as any command
-//!                                             └ up to LOOKUP_NAMES_MAX names in one   └ refused, renamed ─▶ Apart
+//!                                             └ up to LOOKUP_NAMES_MAX names in one   └ refused, renamed, not answered in LOOKUP_WAIT_MS ─▶ Apart
 //!   FOO x ─▶ route: Apart (no COMMAND reply was read) ─▶ a connection of its own, closed behind the reply
 //! ```
 //! So a module that was loaded after `COMMAND` was read works at once, and a flood of names costs a server one small request every
@@ -24,7 +24,8 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
 use crate::lease::{self, Use};
 use crate::limits::{
-    LOOKUP_EVERY_MS, LOOKUP_KEPT_MS, LOOKUP_NAMES_MAX, LOOKUP_WAITERS_MAX, LOOKUPS_KEPT_MAX,
+    LOOKUP_EVERY_MS, LOOKUP_KEPT_MS, LOOKUP_NAMES_MAX, LOOKUP_WAIT_MS, LOOKUP_WAITERS_MAX,
+    LOOKUPS_KEPT_MAX,
 };
 use crate::reject::{self, Wording};
 use crate::request::Step;
@@ -289,7 +290,7 @@ impl Engine {
 
     fn begin_lookups(&mut self, now: Time) {
         let servers = self.servers_to_ask();
-        let ends_at = now.plus_ms(self.patience_ms());
+        let ends_at = now.plus_ms(self.patience_ms().min(LOOKUP_WAIT_MS));
         let lookups = &mut *self.learning.lookups;
         lookups.round = lookups.round.wrapping_add(1);
         lookups.asked = core::mem::take(&mut lookups.next)

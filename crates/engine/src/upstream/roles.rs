@@ -7,10 +7,12 @@
 //!
 //! Invariant: equal to what [`Roles::of`] finds in all upstreams.
 
-use super::{Role, Upstream, UpstreamKey};
-use crate::ids::{ClientId, UpstreamId};
+use super::{Lane, Role, Upstream, UpstreamKey};
+use crate::ids::{ClientId, NodeId, UpstreamId};
+use crate::limits::LEASES_OPENING_MAX;
 use crate::shares::{Held, HeldAtNodes};
-use alloc::collections::BTreeSet;
+use alloc::collections::btree_map::Entry;
+use alloc::collections::{BTreeMap, BTreeSet};
 
 /// See the module.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -96,6 +98,14 @@ impl Roles {
         self.spares.len()
     }
 
+    /// Whether there is an idle connection to this node.
+    pub(crate) fn has_spare_at(&self, node: NodeId) -> bool {
+        let lane = Lane::Shared;
+        let least = UpstreamKey { node, resp3: false, db: 0, lane, conn: 0, owner: None };
+        let least = (least, UpstreamId::new(0, 0));
+        self.spares.range(least..).next().is_some_and(|(key, _)| key.node == node)
+    }
+
     /// Idle connections of this key. Always in the same order, so that those at the end stay idle and go.
     pub(crate) fn spares(&self, key: &UpstreamKey) -> impl Iterator<Item = UpstreamId> {
         let key = *key;
@@ -107,6 +117,38 @@ impl Roles {
     pub(crate) fn owned(&self, client: ClientId) -> impl Iterator<Item = UpstreamId> {
         let from = (client, UpstreamId::new(0, 0));
         self.owned.range(from..).take_while(move |(of, _)| *of == client).map(|(_, id)| *id)
+    }
+}
+
+/// Connections for single clients that are being opened, by their nodes.
+#[derive(Debug, Default)]
+pub(crate) struct Opening {
+    nodes: BTreeMap<UpstreamId, NodeId>,
+    counts: BTreeMap<NodeId, usize>,
+}
+
+impl Opening {
+    /// One more.
+    pub(crate) fn insert(&mut self, node: NodeId, id: UpstreamId) {
+        if self.nodes.insert(id, node).is_none() {
+            *self.counts.entry(node).or_default() += 1;
+        }
+    }
+
+    /// It is open, or gone.
+    pub(crate) fn remove(&mut self, id: UpstreamId) {
+        let Some(node) = self.nodes.remove(&id) else { return };
+        if let Entry::Occupied(mut count) = self.counts.entry(node) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+
+    /// Whether no more may be opened to this node.
+    pub(crate) fn is_full(&self, node: NodeId) -> bool {
+        self.counts.get(&node).is_some_and(|count| *count >= LEASES_OPENING_MAX)
     }
 }
 

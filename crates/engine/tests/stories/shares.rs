@@ -5,6 +5,7 @@ use crate::pubsub::{confirms, listens};
 use crate::words::{Story, large_set, request};
 use engine::Settings;
 use engine::acl::Users;
+use engine::limits::LEASES_OPENING_MAX;
 use engine::policy::{Per, Policies, Rate, Rule, Rules, Unit, What};
 
 const MIB: usize = 1 << 20;
@@ -172,6 +173,20 @@ fn a_node_that_hangs_leaves_connections_for_transactions_at_other_nodes() {
     story.client("b").says("WATCH b4");
     story.node("n2").gets("WATCH b4").answers("+OK");
     story.client("b").gets("+OK");
+}
+
+// Found by a test from outside: 300 clients a second that began to wait at a node that hangs, and left, kept all others from connections to the other nodes.
+#[test]
+fn a_node_that_accepts_no_connection_leaves_others_theirs() {
+    let mut story = Story::warm_cluster().by_hand();
+    let before = ["n1", "n2"].map(|node| story.connects_to(node));
+    for number in 0..2 * LEASES_OPENING_MAX {
+        story.client(&format!("a{number}@10.0.{}.1", number % 8)).says("BLPOP a4 0");
+    }
+    story.client("b").says("BLPOP b4 0");
+    story.client("c").says("WATCH b4");
+    let after = ["n1", "n2"].map(|node| story.connects_to(node));
+    assert_eq!([after[0] - before[0], after[1] - before[1]], [LEASES_OPENING_MAX, 2]);
 }
 
 #[test]

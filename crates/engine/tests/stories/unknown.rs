@@ -4,7 +4,7 @@
 use crate::words::{HELLO_2, Story, request};
 use engine::acl::Users;
 use engine::command::CommandId;
-use engine::limits::{LOOKUP_EVERY_MS, LOOKUP_NAMES_MAX, LOOKUP_WAITERS_MAX};
+use engine::limits::{LOOKUP_EVERY_MS, LOOKUP_NAMES_MAX, LOOKUP_WAIT_MS, LOOKUP_WAITERS_MAX};
 use engine::settings::{Limits, Settings};
 
 const NOSUCH: &str = "-ERR unknown command 'NOSUCH', with args beginning with: 'x' ";
@@ -192,6 +192,19 @@ fn a_question_that_is_never_answered_ends_with_the_connection() {
     story.after_ms(60_000);
     let text = story.client("a").is_open().takes_text();
     assert!(text.starts_with("-ERR respool: upstream "), "{text}");
+}
+
+// Found by a test from outside: names waited for `request_ms` for the node that was asked, though their own node answered.
+#[test]
+fn a_node_that_hangs_delays_unknown_names_of_other_nodes_by_a_second() {
+    let mut story = Story::warm_cluster().by_hand();
+    let connects = |story: &Story| ["n1", "n2", "n3"].map(|node| story.connects_to(node));
+    let before: usize = connects(&story).iter().sum();
+    story.client("a").says("NOSUCH b4").gets_nothing();
+    story.after_ms(LOOKUP_WAIT_MS - 100).client("a").gets_nothing();
+    assert_eq!(connects(&story).iter().sum::<usize>(), before);
+    story.after_ms(200);
+    assert_eq!(connects(&story).iter().sum::<usize>(), before + 1, "it goes apart");
 }
 
 /// It came before `COMMAND` was answered, and when its connection is ready the servers' commands are known.
