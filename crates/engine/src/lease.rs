@@ -244,9 +244,6 @@ impl Engine {
                 self.set_role(upstream_id, role);
                 upstream_id
             }
-            None if self.opening.is_full(key.node) => {
-                return Err(self.wait_for_lease(now, id, line));
-            }
             None => {
                 let upstream_id = match self.spare_to_come(&key) {
                     Some(upstream_id) => {
@@ -422,11 +419,7 @@ impl Engine {
 
     /// Whether somebody waits for a connection of its own and there is room.
     pub(crate) fn lease_is_free(&self) -> bool {
-        let may = |line: &Line<(Use, NodeId)>| {
-            let (_, (_, node)) = *line;
-            !self.opening.is_full(node) && self.may_lease(line)
-        };
-        self.lease_room() > 0 && self.lease_waiters.any(may)
+        self.lease_room() > 0 && self.lease_waiters.any(|line| self.may_lease_now(line))
     }
 
     /// How many clients may take connections of their own now.
@@ -435,11 +428,10 @@ impl Engine {
         in_all.min(LEASES_OPENING_MAX)
     }
 
-    /// Whether a group may have one more connection to this node for this, and the node has an idle one or takes one more.
+    /// Whether a group may have one more connection to this node for this, and one more may be opened.
     fn may_lease_now(&self, line: &Line<(Use, NodeId)>) -> bool {
         let (_, (_, node)) = *line;
-        let is_open = !self.opening.is_full(node) || self.roles.has_spare_at(node);
-        is_open && self.may_lease(line)
+        !self.opening.is_full(node) && self.may_lease(line)
     }
 
     /// Lets those look again that wait: the first ones while there is room, and those whose patience ends.

@@ -288,7 +288,7 @@ impl Engine {
         if self.transfer_place_is_free() {
             self.wake_transfer_waiter();
         }
-        if self.login_place_is_free() {
+        if self.login_place_is_free(now) {
             self.wake_for_word();
         }
         self.grants.slow.begin();

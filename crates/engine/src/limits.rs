@@ -766,6 +766,9 @@ pub const PASSWORD_BYTES_MAX: usize = resp::limits::UNAUTHENTICATED_BULK_BYTES_M
 /// Bytes of a name and a password together that are given on to a server. With more they are wrong.
 pub const LOGIN_BYTES_MAX: usize = 16 << 10;
 
+/// A node that owes an answer for so long is not asked about logins while another node answers, in milliseconds.
+pub const WORD_LATE_MS: u64 = 1_000;
+
 /// So long a server's word on a request holds, in milliseconds. If the client is held longer, the server is asked again.
 pub const WORD_MS: u64 = 10_000;
 

@@ -60,7 +60,7 @@ impl Engine {
         if !self.resume.is_empty()
             || !self.grants.roomy.is_empty()
             || self.transfer_place_is_free()
-            || self.login_place_is_free()
+            || self.login_place_is_free(now)
             || self.lease_is_free()
             || self.is_due_inside()
             || self.has_late_replies()

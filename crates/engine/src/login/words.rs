@@ -23,7 +23,7 @@ use crate::command::{CommandId, ids, lookup_sub};
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::limits::{LOGIN_FAILED_MS, LOGINS_FAILED_MAX, LOGINS_TRIED_MAX, WORD_MS};
+use crate::limits::{LOGIN_FAILED_MS, LOGINS_FAILED_MAX, LOGINS_TRIED_MAX, WORD_LATE_MS, WORD_MS};
 use crate::local::{Call, arity_fits};
 use crate::news::News;
 use crate::reject;
@@ -119,7 +119,7 @@ impl Engine {
             words.waiting.enter(call.id, (group, ()), now);
             return Step::Hold(Hold::Word);
         }
-        let Some(node) = self.node_for_words() else { return self.unserved_call(now, call, 0) };
+        let Some(node) = self.node_for_words(now) else { return self.unserved_call(now, call, 0) };
         let Some(key) = self.idle_for_login(node) else {
             self.words.waiting.enter(call.id, (group, ()), now);
             return Step::Hold(Hold::Word);
@@ -131,13 +131,11 @@ impl Engine {
     /// A connection for AUTH on which nothing is under way. A server from 7.2 on does not answer a wrong password if it has not sent the reply before it
     /// yet (`addAuthErrReply`), and what comes behind would be taken for the answer.
     fn idle_for_login(&self, node: NodeId) -> Option<UpstreamKey> {
-        let (lane, db) = (Lane::Login, 0);
-        let key = |conn| UpstreamKey { node, resp3: false, db, lane, conn, owner: None };
         let is_idle = |key: &UpstreamKey| {
             let upstream = self.by_key.get(key).and_then(|id| self.upstreams.get(*id));
             upstream.is_none_or(|upstream| upstream.inflight.is_empty())
         };
-        (0..LOGINS_TRIED_MAX as u16).map(key).find(is_idle)
+        (0..LOGINS_TRIED_MAX as u16).map(|conn| login_key(node, conn)).find(is_idle)
     }
 
     fn ask_for_word(
@@ -163,14 +161,27 @@ impl Engine {
         }
     }
 
-    /// Whom to ask: any that lives.
-    fn node_for_words(&self) -> Option<NodeId> {
+    /// The node that is asked: one that lives, and that answers if there is one.
+    fn node_for_words(&self, now: Time) -> Option<NodeId> {
         let first = self.router.any_node()?;
         if self.is_one() {
             return Some(first);
         }
-        let mut primaries = core::iter::once(first).chain(self.router.primaries());
-        primaries.find(|node| !self.is_away(*node)).or(Some(first))
+        let primaries = || core::iter::once(first).chain(self.router.primaries());
+        let mut live = primaries().filter(|node| !self.is_away(*node));
+        let answers = live.clone().find(|node| !self.answers_late(now, *node));
+        answers.or_else(|| live.next()).or(Some(first))
+    }
+
+    /// Whether a request on a connection that clients share, or an AUTH, has waited for this node for [`WORD_LATE_MS`].
+    fn answers_late(&self, now: Time, node: NodeId) -> bool {
+        let shared = self.nodes.get(node).into_iter().flat_map(|node| node.all_shared());
+        let logins = (0..LOGINS_TRIED_MAX as u16).map(|conn| login_key(node, conn));
+        let logins = logins.filter_map(|key| self.by_key.get(&key).copied());
+        let mut fronts = shared
+            .chain(logins)
+            .filter_map(|id| self.upstreams.get(id).filter(|up| up.is_ready())?.inflight.front());
+        fronts.any(|run| run.sent_at.plus_ms(WORD_LATE_MS) <= now)
     }
 
     /// The answer to the oldest question over this connection; the text of the error, if it is one.
@@ -233,10 +244,10 @@ impl Engine {
     }
 
     /// Whether a client waits for a place for AUTH that it could have now.
-    pub(crate) fn login_place_is_free(&self) -> bool {
+    pub(crate) fn login_place_is_free(&self, now: Time) -> bool {
         let words = &self.words;
         words.waiting.any(|line| words.may_try(line))
-            && self.node_for_words().is_none_or(|node| self.idle_for_login(node).is_some())
+            && self.node_for_words(now).is_none_or(|node| self.idle_for_login(node).is_some())
     }
 
     /// Those that wait look again, as many as there are places.
@@ -269,7 +280,7 @@ impl Engine {
                 self.stats.command(Some(call.command)).failed += 1;
                 Some(self.say(call, |out| encode::error(out, &error)))
             }
-            None => Some(match self.node_for_words() {
+            None => Some(match self.node_for_words(now) {
                 None => self.unserved_call(now, call, 0),
                 Some(node) => {
                     let key = self.shared_key(node, Protocol::Resp2, self.settings.node.db);
@@ -296,6 +307,11 @@ impl Engine {
             assert!(client.hold != Hold::Word || is_woken, "nobody brings it the word");
         }
     }
+}
+
+/// The key of a connection for AUTH.
+fn login_key(node: NodeId, conn: u16) -> UpstreamKey {
+    UpstreamKey { node, resp3: false, db: 0, lane: Lane::Login, conn, owner: None }
 }
 
 impl Words {

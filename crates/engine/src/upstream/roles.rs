@@ -7,7 +7,7 @@
 //!
 //! Invariant: equal to what [`Roles::of`] finds in all upstreams.
 
-use super::{Lane, Role, Upstream, UpstreamKey};
+use super::{Role, Upstream, UpstreamKey};
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::LEASES_OPENING_MAX;
 use crate::shares::{Held, HeldAtNodes};
@@ -96,14 +96,6 @@ impl Roles {
     /// Idle connections of all keys.
     pub(crate) fn spare_count(&self) -> usize {
         self.spares.len()
-    }
-
-    /// Whether there is an idle connection to this node.
-    pub(crate) fn has_spare_at(&self, node: NodeId) -> bool {
-        let lane = Lane::Shared;
-        let least = UpstreamKey { node, resp3: false, db: 0, lane, conn: 0, owner: None };
-        let least = (least, UpstreamId::new(0, 0));
-        self.spares.range(least..).next().is_some_and(|(key, _)| key.node == node)
     }
 
     /// Idle connections of this key. Always in the same order, so that those at the end stay idle and go.
