@@ -674,11 +674,11 @@ impl Engine {
         }
         if key.lane == Lane::Messages {
             self.listening_lost(id);
-            let error = match &theirs_error {
-                Some(error) => error_reply(error),
-                None => reject::node(self.label(key.node), cause),
+            let failure = match &theirs_error {
+                Some(error) => Failure::refusal(error_reply(error)),
+                None => Failure::loss(reject::node(self.label(key.node), cause)),
             };
-            self.listening_failed(now, key.node, &error);
+            self.listening_failed(now, key.node, &failure);
         }
         self.count_failure(now, key.node, theirs);
         self.doubt_homes();

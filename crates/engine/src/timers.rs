@@ -88,6 +88,7 @@ impl Engine {
             self.grants.questions.at(),
             self.account.looks_at(),
             self.idle_transfers_at(),
+            self.words_late_at(),
         ];
         let upstreams = self.deadlines.first().map(|(at, _)| *at);
         let pause = self.pause.map(|pause| pause.until).into_iter().chain(self.lease_wait_ends());
@@ -129,6 +130,7 @@ impl Engine {
         self.follow_feed(now);
         self.learn_due(now);
         self.lookups_due(now);
+        self.ask_late_words(now);
         self.look_busy(now);
         if !self.unblocks.is_empty() {
             self.run_unblocks(now);

@@ -71,11 +71,14 @@ pub(crate) struct Words {
 
 #[derive(Debug)]
 struct Open {
-    client: ClientId,
+    /// None: another node is asked instead, and the answer counts no more.
+    client: Option<ClientId>,
     over: UpstreamId,
     of: Digest,
     /// It is a password, and whose.
     login: Option<Group>,
+    /// Another node is asked at this time.
+    late_at: Time,
 }
 
 impl Engine {
@@ -150,7 +153,8 @@ impl Engine {
             Availability::Ready(over) => {
                 self.say_own(now, over, OwnCommand::Word, request);
                 login.into_iter().for_each(|group| self.words.tried.add(group));
-                self.words.open.push_back(Open { client: call.id, over, of, login });
+                let (client, late_at) = (Some(call.id), now.plus_ms(WORD_LATE_MS));
+                self.words.open.push_back(Open { client, over, of, login, late_at });
                 Step::Hold(Hold::Word)
             }
             Availability::Wait(upstream) => Step::Hold(Hold::Upstream(upstream)),
@@ -200,27 +204,53 @@ impl Engine {
                 }
             }
         }
-        self.bring_word(open.client, Some(Word { of: open.of, at: now, verdict }));
+        if let Some(client) = open.client {
+            self.bring_word(client, Some(Word { of: open.of, at: now, verdict }));
+        }
     }
 
     /// The connection broke that owed the answer. That may have been the fault of somebody else's: the server closes it when it removes the user that was last
     /// found on it. So it is asked once more.
     pub(crate) fn word_lost(&mut self, now: Time, over: UpstreamId, error: &[u8]) {
         let Some(open) = self.take_open(over) else { return };
-        let Some(client) = self.clients.get_mut(open.client) else { return };
+        let Some(id) = open.client else { return };
+        let Some(client) = self.clients.get_mut(id) else { return };
         client.identity.words_lost = client.identity.words_lost.saturating_add(1);
         let text = error.strip_prefix(b"-").unwrap_or(error);
         let text = text.strip_suffix(b"\r\n").unwrap_or(text).to_vec();
         let word = Word { of: open.of, at: now, verdict: Err(text) };
         let word = (client.identity.words_lost > 1).then_some(word);
-        self.bring_word(open.client, word);
+        self.bring_word(id, word);
     }
 
     /// The connection is removed, with all that it owes.
     pub(crate) fn words_removed(&mut self, over: UpstreamId) {
         while let Some(open) = self.take_open(over) {
-            self.bring_word(open.client, None);
+            open.client.into_iter().for_each(|client| self.bring_word(client, None));
         }
+    }
+
+    /// When the first question is late.
+    pub(crate) fn words_late_at(&self) -> Option<Time> {
+        let open = self.words.open.iter().filter(|open| open.client.is_some());
+        open.map(|open| open.late_at).min().filter(|_| !self.is_one())
+    }
+
+    /// A node does not answer: where another one does, the client's request comes again, and that one is asked.
+    pub(crate) fn ask_late_words(&mut self, now: Time) {
+        if self.words_late_at().is_none_or(|at| at > now) {
+            return;
+        }
+        let other = self.node_for_words(now);
+        let mut again = Vec::new();
+        for open in self.words.open.iter_mut().filter(|open| open.late_at <= now) {
+            open.late_at = now.plus_ms(WORD_LATE_MS);
+            if self.upstreams.get(open.over).map(|upstream| upstream.key.node) != other {
+                again.extend(open.client.take());
+                open.login.take().into_iter().for_each(|group| self.words.tried.remove(group));
+            }
+        }
+        again.into_iter().for_each(|client| self.bring_word(client, None));
     }
 
     fn take_open(&mut self, over: UpstreamId) -> Option<Open> {
@@ -300,7 +330,7 @@ impl Engine {
         let is_client = |(_, id): (Time, ClientId)| self.clients.get(id).is_some();
         assert!(waiting.oldest().all(is_client), "who is gone waits for a place");
         for (id, client) in self.clients.iter() {
-            let questions = open.iter().filter(|open| open.client == id).count();
+            let questions = open.iter().filter(|open| open.client == Some(id)).count();
             assert!(questions <= 1, "a client with several questions");
             assert!(questions == 0 || !waiting.contains(id), "who has a place waits for one");
             let is_woken = questions == 1 || waiting.contains(id) || self.resume.contains(&id);

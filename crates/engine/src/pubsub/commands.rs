@@ -20,6 +20,7 @@ use crate::reject;
 use crate::request::Step;
 use crate::route::{Known, Way};
 use crate::scatter::row_of;
+use crate::server_loss::Failure;
 use crate::shares::Group;
 use crate::time::Time;
 use alloc::boxed::Box;
@@ -188,7 +189,7 @@ impl Engine {
     }
 
     /// What this client waits for does not come; it gets the error.
-    pub(super) fn fail_wait(&mut self, id: ClientId, error: &[u8]) {
+    pub(super) fn fail_wait(&mut self, id: ClientId, failure: &Failure) {
         let listening = self.clients.get_mut(id).and_then(|client| client.listening.as_mut());
         let Some(listening) = listening else { return };
         let Some(wait) = listening.wait.take() else { return };
@@ -197,8 +198,8 @@ impl Engine {
         self.give_up_waiting(id, wait.kind, &wait.names);
         self.forget_empty_listening(id);
         match wait.turn {
-            Turn::Place(seq) => self.deliver(id, seq, 1, false, error),
-            Turn::Inside(at) => self.answer_inside_late(id, at, error),
+            Turn::Place(seq) => self.deliver_failure(id, seq, 1, false, failure),
+            Turn::Inside(at) => self.answer_inside_late(id, at, failure),
         }
     }
 

@@ -29,6 +29,7 @@ use crate::local::Call;
 use crate::redirect::{moved_to, sends_on};
 use crate::reject;
 use crate::request::Step;
+use crate::server_loss::Failure;
 use crate::settings::OnLoss;
 use crate::time::Time;
 use crate::topology::Place;
@@ -77,14 +78,14 @@ impl Engine {
                 topic.moved = topic.moved.max(moved);
             }
         }
-        let Err((node, error)) = self.ask_links(now, kind, name) else { return Ok(()) };
+        let Err((node, failure)) = self.ask_links(now, kind, name) else { return Ok(()) };
         if !self.is_one()
             && let Some(hold) = self.hold_for_failover(now, node)
         {
             return Err(Step::Hold(hold));
         }
         self.stats.command(Some(call.command)).rejected += 1;
-        Err(self.say(call, |out| out.extend_from_slice(&error)))
+        Err(self.say_failure(call, &failure))
     }
 
     /// Where a topic belongs. `Err`: this pool has nobody for it just now.
@@ -144,7 +145,7 @@ impl Engine {
     }
 
     /// Asks for those links of a topic that are not asked for, as far as their connections are ready. `Err`: a node is known to be down.
-    fn ask_links(&mut self, now: Time, kind: Kind, name: &Name) -> Result<(), (NodeId, Vec<u8>)> {
+    fn ask_links(&mut self, now: Time, kind: Kind, name: &Name) -> Result<(), (NodeId, Failure)> {
         let Some(topic) = self.subscriptions.topic(kind, name) else { return Ok(()) };
         let wanted = topic.links.iter().filter(|link| link.state == LinkState::Wanted);
         let nodes: Vec<NodeId> = wanted.map(|link| link.node).collect();
@@ -153,7 +154,7 @@ impl Engine {
             match self.listening_upstream(now, node) {
                 Ok(Some(upstream)) => self.ask_link(now, upstream, kind, name),
                 Ok(None) => {}
-                Err(error) => down = Err((node, error)),
+                Err(failure) => down = Err((node, failure)),
             }
         }
         down
@@ -170,14 +171,14 @@ impl Engine {
         &mut self,
         now: Time,
         node: NodeId,
-    ) -> Result<Option<UpstreamId>, Vec<u8>> {
+    ) -> Result<Option<UpstreamId>, Failure> {
         let key = Self::messages_key(node);
         let listed = self.by_key.get(&key).copied();
         let Some(id) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else {
-            return Err(too_many_upstreams(&key));
+            return Err(Failure::refusal(too_many_upstreams(&key)));
         };
         match self.availability(now, id) {
-            Availability::Down(error) => Err(error.to_vec()),
+            Availability::Down(failure) => Err(failure),
             Availability::Ready(_) | Availability::Wait(_) => {
                 Ok(self.upstreams.get(id).is_some_and(|up| up.is_ready()).then_some(id))
             }
@@ -434,7 +435,7 @@ impl Engine {
 
     /// A node could not be connected to: whoever waits for a topic there gets the error, unless it
     /// belongs to another one now. Those that listen already wait on.
-    pub(crate) fn listening_failed(&mut self, now: Time, node: NodeId, error: &[u8]) {
+    pub(crate) fn listening_failed(&mut self, now: Time, node: NodeId, failure: &Failure) {
         let mut waiting: Vec<ClientId> = Vec::new();
         let mut goes = false;
         if self.subscriptions.is_empty() {
@@ -459,7 +460,7 @@ impl Engine {
         let wait_ms = if goes { 0 } else { RELINK_REFUSED_MS };
         self.subscriptions.relink_by(now.plus_ms(wait_ms));
         for client in waiting {
-            self.fail_wait(client, error);
+            self.fail_wait(client, failure);
         }
     }
 
@@ -574,8 +575,9 @@ impl Engine {
             _ => Vec::new(),
         };
         self.subscriptions.look_by(asked.kind, &asked.name, now.plus_ms(RELINK_REFUSED_MS));
+        let failure = Failure::refusal(error.to_vec());
         for client in waiting {
-            self.fail_wait(client, error);
+            self.fail_wait(client, &failure);
         }
         for client in listeners {
             self.close_client(client, Some("its user may not listen to these channels any more"));
@@ -644,7 +646,7 @@ impl Engine {
             let (joins, leaves) = self.waits_since_before(now, id);
             if joins {
                 let error = reject::not_confirmed(self.patience_ms());
-                self.fail_wait(id, &error);
+                self.fail_wait(id, &Failure::refusal(error));
             }
             if leaves {
                 self.begin_end(id);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::acl::Users;
-use engine::limits::{LOGIN_BYTES_MAX, LOGIN_FAILED_MS, LOGINS_TRIED_MAX};
+use engine::limits::{LOGIN_BYTES_MAX, LOGIN_FAILED_MS, LOGINS_TRIED_MAX, WORD_LATE_MS};
 use engine::login::Said;
 use engine::reject;
 use engine::settings::Settings;
@@ -393,6 +393,31 @@ fn a_login_that_is_refused_after_it_was_taken_ends_with_its_clients() {
     bob.client("c").is_closed();
     assert!(bob.engine.is_draining());
     assert_eq!(bob.report().stats.logins_revoked, 1);
+}
+
+// Found by a test from outside: AUTH waited for 20 s for the node of the first slots, while the others answered.
+#[test]
+fn a_node_that_does_not_answer_a_password_in_a_second_has_a_successor() {
+    let mut story = Story::warm_cluster_with(|settings| settings.pass_through = true).by_hand();
+    let connects = |story: &Story| ["n1", "n2", "n3"].map(|node| story.connects_to(node));
+    let before = connects(&story);
+    story.client("c").says("AUTH bob pb").gets_nothing();
+    story.connects();
+    let first = connects(&story);
+    let asked = |before: [usize; 3], after: [usize; 3]| {
+        let mut nodes = ["n1", "n2", "n3"].into_iter().zip(before.into_iter().zip(after));
+        nodes.find(|(_, (before, after))| after > before).map(|(node, _)| node)
+    };
+    let hung = asked(before, first).expect("a node is asked");
+    story.node(hung).gets("AUTH bob pb");
+    story.after_ms(WORD_LATE_MS + 10);
+    let other = asked(first, connects(&story)).expect("another node is asked");
+    assert_ne!(other, hung);
+    story.connects();
+    story.node(other).gets("AUTH bob pb").answers("+OK");
+    assert_eq!(story.logs_in("c"), Some(Said::new(Some(b"bob"), b"pb")));
+    story.node(hung).answers(WRONGPASS);
+    assert_eq!(story.engine.stats().logins_refused, 0);
 }
 
 /// The login `bob` has a client, and node n2 of the cluster refuses this login.

@@ -157,3 +157,18 @@ fn without_it_the_error_names_the_server() {
     story.client("a").gets("-ERR respool: upstream 127.0.0.1:6379: connection reset").is_open();
     assert_eq!(story.engine.stats().clients_lost, 0);
 }
+
+// Found by a test from outside: a client whose PSUBSCRIBE was on its way got an error, stayed connected and heard nothing.
+#[test]
+fn a_client_whose_subscribe_goes_with_the_connection_is_closed() {
+    let subscribes = |story: Story| {
+        let mut story = story.by_hand();
+        story.client("a").says("SUBSCRIBE news");
+        story.connect_fails("Broken pipe");
+        story
+    };
+    subscribes(closing(Settings::default())).client("a").is_closed();
+    let mut story = subscribes(Story::new());
+    let text = story.client("a").is_open().takes_text();
+    assert!(text.starts_with("-ERR respool: upstream "), "{text}");
+}
