@@ -178,7 +178,7 @@ impl Engine {
         }
     }
 
-    /// One message to all that listen. `place`: the place at which it waited in a handover.
+    /// One message to all that listen. `place`: the place at which the message waited in a handover.
     pub(super) fn send_to_listeners(
         &mut self,
         kind: Kind,

@@ -95,9 +95,9 @@ impl Waiting {
 /// Decision on a message of a topic that is handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passes {
-    /// It waits, or went out before.
+    /// The message waits, or went out before.
     Not,
-    /// It goes out. The place at which it waited, if it did: listeners that came later do not get it.
+    /// The message goes out. The place at which the message waited, if it did: listeners that came later do not get it.
     Now(Option<u64>),
 }
 
@@ -148,7 +148,7 @@ impl Handover {
         true
     }
 
-    /// The old one tells this, which the new one does as well, before or after. Returns the place at which it waited.
+    /// The old one tells this, which the new one does as well, before or after. Returns the place at which the message waited.
     fn note_told(&mut self, frame: &[u8]) -> Option<u64> {
         let place = self.waiting.take(frame);
         if place.is_some() {

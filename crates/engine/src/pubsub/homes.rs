@@ -181,7 +181,7 @@ impl Engine {
         !self.subscriptions.homes.returning.contains_key(&node) && !self.is_shut(node)
     }
 
-    /// Compares the homes with those seen before, if they may be others now. If they are, respool looks at all topics.
+    /// Compares the homes with the homes seen before, if nodes may have come or gone. After a change respool looks at all topics.
     pub(super) fn see_homes(&mut self, now: Time) {
         let epoch = self.route_epoch;
         if self.subscriptions.homes.is_current(now, epoch) {

@@ -120,14 +120,14 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// One more.
+    /// Adds a connection to this node.
     pub(crate) fn insert(&mut self, node: NodeId, id: UpstreamId) {
         if self.nodes.insert(id, node).is_none() {
             *self.counts.entry(node).or_default() += 1;
         }
     }
 
-    /// It is open, or gone.
+    /// Removes a connection that is open, or gone.
     pub(crate) fn remove(&mut self, id: UpstreamId) {
         let Some(node) = self.nodes.remove(&id) else { return };
         if let Entry::Occupied(mut count) = self.counts.entry(node) {

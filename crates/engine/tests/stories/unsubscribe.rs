@@ -331,7 +331,7 @@ fn a_client_leaves_very_many_channels_in_parts_and_others_are_served_in_between(
         let (last, others) = names[first..].split_last().expect("names");
         story.conn(1).sends(&confirmed("unsubscribe", others));
         story.client("a").gets_nothing();
-        story.conn(1).is_read_at_once(&confirmed("unsubscribe", &[last.clone()]));
+        story.conn(1).is_read_at_once(&confirmed("unsubscribe", std::slice::from_ref(last)));
         answers_b_in_each_turn(&mut story, parts - 1);
         story.client("a").gets_nothing();
         story.turn();
