@@ -1,7 +1,7 @@
 //! Clients that are gone and stand among the listeners of topics still: a client may have a hundred thousand, and all others of its worker would wait until
 //! it is taken out of them.
 //!
-//! Not here: what it is to leave a topic (`leaving`).
+//! Not here: how a client leaves a topic (`leaving`).
 //!
 //! Invariant: each topic of these clients is told by [`Gone::next`] once, at most [`GONE_TOPICS_PER_TURN`] in a turn.
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Wanted ── the connection is ready ──▶ Asked ── confirmed ──▶ Held
-//!     ▲ └ lost, refused for now, the slot moved ◀──┴──────────────┘
+//!     ▲ └ lost, refused, the slot moved ◀──┴──────────────┘
 //! ```
 //! A channel belongs to one server, and PUBLISH goes there too (`homes`): so the number that PUBLISH answers counts
 //! everybody who listens through the proxy, and the work is spread. (A cluster passes every message on to all its nodes, so
