@@ -349,9 +349,9 @@ fn others_wait(upstream: &Upstream, clients: &Slab<ClientKind, Client>, client: 
         Owner::Own(own) => !matches!(own, OwnCommand::Delimiter(_)),
         Owner::Part { .. } => true,
     };
-    let mut waiters = upstream.waiters.iter().filter(|id| **id != client);
+    let mut waiters = upstream.waiters.iter().filter(|id| *id != client);
     upstream.inflight.waiting().any(is_owed)
-        || waiters.any(|id| clients.get(*id).is_some_and(takes_replies))
+        || waiters.any(|id| clients.get(id).is_some_and(takes_replies))
 }
 
 /// Whether a run can be asked again by itself.

@@ -43,11 +43,8 @@ pub(crate) fn blocks(command: CommandId) -> bool {
 impl Engine {
     /// A blocking command.
     pub(crate) fn block(&mut self, now: Time, wish: &Wish<'_>) -> Step {
-        let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
-        if client.eof {
-            // It has gone already, and what it would wait for must go to somebody else.
-            self.begin_close(wish.id);
-            return Step::Gone;
+        if let Some(step) = self.unless_there(wish.id) {
+            return step;
         }
         let waits = matches!(wish.row, Some(ids::WAIT | ids::WAITAOF));
         if waits && let Some(failure) = self.unconfirmed(now, wish.id) {
@@ -80,7 +77,9 @@ impl Engine {
         wish: &Wish<'_>,
         upstream: crate::UpstreamId,
     ) -> Step {
-        if let Some(step) = self.unless_beside_watched(wish, upstream) {
+        if let Some(step) =
+            self.unless_there(wish.id).or_else(|| self.unless_beside_watched(wish, upstream))
+        {
             return step;
         }
         match self.begin_blocking(now, wish.id, upstream) {
@@ -91,6 +90,15 @@ impl Engine {
             Some(Way::Hold(hold)) => Step::Hold(hold),
             Some(Way::Down(error)) => self.refuse_failure(wish, &error),
         }
+    }
+
+    /// Closes a client that has ended its stream before its blocking command began: the element that the command would wait for must go to another client.
+    fn unless_there(&mut self, id: crate::ClientId) -> Option<Step> {
+        let ended = self.clients.get(id).is_none_or(|client| client.eof);
+        ended.then(|| {
+            self.begin_close(id);
+            Step::Gone
+        })
     }
 
     /// Refuses a blocking command with keys at another server than the watched ones: the client has one dedicated connection, and the watch ends with it.
@@ -129,6 +137,7 @@ impl Engine {
         self.note_awaited(wish.id, wish.frame);
         self.expect_late(now, upstream_id, wish.row, wish.args);
         if let Some(client) = self.clients.get_mut(wish.id) {
+            debug_assert!(!client.eof, "a client that has ended its stream waits at a server");
             client.hold = Hold::Drained;
         }
     }

@@ -723,7 +723,10 @@ impl Engine {
                 "a client waits for replies of which none is open"
             );
             if let Hold::Upstream(upstream) = client.hold {
-                let waits = self.upstreams.get(upstream).is_some_and(|up| up.waiters.contains(&id));
+                let waits = self
+                    .upstreams
+                    .get(upstream)
+                    .is_some_and(|up| up.waiters.iter().any(|waiter| waiter == id));
                 assert!(waits || self.resume.contains(&id), "a held client that nobody will wake");
             }
             if client.hold == Hold::Topology {

@@ -30,6 +30,7 @@ use crate::slow::SlowTurn;
 use crate::speed::Speed;
 use crate::time::Time;
 use crate::turns::Turn;
+use crate::waiting::Waiting;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -52,6 +53,8 @@ pub(crate) struct Grants {
     pub(crate) large_replies: LargeReplies,
     /// What requests that are not plain have cost in this turn.
     pub(crate) slow: SlowTurn,
+    /// Clients whose next request waits for a turn of the worker: small requests, and large ones (`Hold::Turn`). A client that is gone is passed over.
+    pub(crate) lines: [Waiting; 2],
     /// Cost of messages and invalidations in this turn.
     pub(crate) fan: FanTurn,
     /// Questions to all workers that are not given on yet.

@@ -131,6 +131,7 @@ mod unconfirmed;
 mod unknown;
 pub mod upstream;
 mod waiters;
+mod waiting;
 mod whole;
 
 pub use engine::{Action, Engine, Notice};

@@ -16,6 +16,7 @@ use crate::limits::CLIENT_STREAM_BYTES;
 use crate::mirror::is_mirrors;
 use crate::pool::{append_piece, make_room};
 use crate::reject;
+use crate::shares::Group;
 use crate::stats::Refused;
 use crate::time::Time;
 use alloc::collections::BTreeMap;
@@ -274,8 +275,9 @@ impl Engine {
             Hold::Paused => self.paused_clients.push(id),
             Hold::Topology => self.topology_waiters.push(id),
             Hold::Upstream(upstream) => {
+                let group = Group::of(client, &self.settings.users);
                 if let Some(upstream) = self.upstreams.get_mut(upstream) {
-                    upstream.waiters.push_back(id);
+                    upstream.waiters.push(group, id);
                 }
             }
             _ => {}
@@ -292,28 +294,41 @@ impl Engine {
             self.wake_for_word();
         }
         self.grants.slow.begin();
+        // First, as the requests of the others may cost all that one turn may.
+        [false, true].into_iter().for_each(|is_large| self.run_line(now, is_large));
         for _ in 0..self.resume.len() {
             let Some(id) = self.resume.pop_front() else { break };
-            let Some(client) = self.clients.get_mut(id) else { continue };
-            if client.hold == Hold::Turn(true) && self.grants.slow.is_spent_for_large() {
-                // Its request would be scanned for nothing.
-                self.resume.push_back(id);
-                continue;
-            }
-            client.queued = false;
-            if matches!(client.hold, Hold::Streaming(_) | Hold::Skipping) {
-                continue;
-            }
-            self.resume_client(now, id);
+            self.run_queued(now, id);
         }
         // Those that come with something new have as much, or one of the two would always be first.
         self.grants.slow.begin();
     }
 
+    /// Clients whose next request of this size waits for a turn, until such requests have cost as much as they may. The others keep their places.
+    fn run_line(&mut self, now: Time, is_large: bool) {
+        let line = usize::from(is_large);
+        for _ in 0..self.grants.lines[line].len() {
+            if self.grants.slow.is_spent_for(is_large) {
+                return;
+            }
+            let Some(id) = self.grants.lines[line].pop() else { return };
+            self.run_queued(now, id);
+        }
+    }
+
+    /// Goes on with a client that stood in a line or in `resume`, unless it is gone or in the middle of a large request.
+    fn run_queued(&mut self, now: Time, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        client.queued = false;
+        if !matches!(client.hold, Hold::Streaming(_) | Hold::Skipping) {
+            self.resume_client(now, id);
+        }
+    }
+
     /// Whoever waits for this upstream looks again.
     pub(crate) fn wake_waiters(&mut self, id: UpstreamId) {
         if let Some(upstream) = self.upstreams.get_mut(id) {
-            self.resume.extend(upstream.waiters.drain(..));
+            self.resume.extend(core::iter::from_fn(|| upstream.waiters.pop()));
         }
         self.wake_parked(id);
     }
@@ -321,8 +336,8 @@ impl Engine {
     /// This client looks again, if it waits for this upstream.
     pub(crate) fn wake_waiter(&mut self, id: UpstreamId, client: ClientId) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
-        let at = upstream.waiters.iter().position(|waiter| *waiter == client);
-        self.resume.extend(at.and_then(|at| upstream.waiters.remove(at)));
+        let waited = upstream.waiters.remove(client);
+        self.resume.extend(waited.then_some(client));
     }
 
     /// Goes on with a client that is held no more.
@@ -368,7 +383,13 @@ impl Engine {
         }
         let goes_on = match client.hold {
             Hold::Drained => client.places.open() == 0,
-            Hold::Turn(_) => true,
+            Hold::Turn(is_large) => {
+                if !core::mem::replace(&mut client.queued, true) {
+                    let group = Group::of(client, &self.settings.users);
+                    self.grants.lines[usize::from(is_large)].push(group, id);
+                }
+                false
+            }
             Hold::Output => {
                 let window = client
                     .window(self.grants.speed.window.min(self.settings.limits.client_inflight_max));
@@ -525,7 +546,7 @@ impl Engine {
         match client.hold {
             Hold::Upstream(upstream) => {
                 if let Some(upstream) = self.upstreams.get_mut(upstream) {
-                    upstream.waiters.retain(|waiter| *waiter != id);
+                    upstream.waiters.remove(id);
                 }
             }
             Hold::Paused => self.paused_clients.retain(|paused| *paused != id),

@@ -376,6 +376,11 @@ pub fn arity(out: &mut Vec<u8>, command: &str) {
     write(out, &format!("ERR wrong number of arguments for '{command}' command"));
 }
 
+/// A command with the flag `no_multi` between MULTI and EXEC, in the words of Valkey 9.1.
+pub fn no_multi(out: &mut Vec<u8>, command: &str) {
+    write(out, &format!("ERR Command '{command}' not allowed inside a transaction"));
+}
+
 /// What cannot stand between MULTI and EXEC, as the proxy answers it and not the server.
 pub fn not_inside(out: &mut Vec<u8>, command: &str) {
     write(

@@ -35,13 +35,15 @@ pub struct Group {
     net: Net,
 }
 
+/// The address that clients share who may be one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Net {
+pub enum Net {
     /// A socket file, or none.
     #[default]
     Local,
+    /// All of an IPv4 address.
     V4(u32),
-    /// The first half of an address: whoever has one has all of its second half.
+    /// The first half of an IPv6 address: whoever has one has all of its second half.
     V6(u64),
 }
 
@@ -89,10 +91,15 @@ impl Net {
     /// Of an address as Redis prints it.
     fn of(addr: &str) -> Self {
         let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host);
-        match host.trim_matches(['[', ']']).parse::<IpAddr>().map(|ip| ip.to_canonical()) {
-            Ok(IpAddr::V4(ip)) => Self::V4(ip.to_bits()),
-            Ok(IpAddr::V6(ip)) => Self::V6((ip.to_bits() >> 64) as u64),
-            Err(_) => Self::Local,
+        host.trim_matches(['[', ']']).parse().map_or(Self::Local, Self::of_ip)
+    }
+
+    /// Of an address; an IPv4 address that is written as an IPv6 address is the IPv4 address.
+    #[must_use]
+    pub fn of_ip(ip: IpAddr) -> Self {
+        match ip.to_canonical() {
+            IpAddr::V4(ip) => Self::V4(ip.to_bits()),
+            IpAddr::V6(ip) => Self::V6((ip.to_bits() >> 64) as u64),
         }
     }
 }

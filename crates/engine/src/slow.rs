@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   request ── few arguments ──▶ small ─┐
-//!           └─ many ───────────▶ large ─┴─ spent? ─ yes ─▶ Hold::Turn: it goes on in the next turn, behind those that wait already
+//!           └─ many ───────────▶ large ─┴─ spent? ─ yes ─▶ Hold::Turn: it goes on in a later turn, by user and address
 //! ```
 //! Each of the two sizes has a budget of its own, so that a `GET` does not wait for as many turns as there are requests with thousands of keys.
 //!
@@ -94,6 +94,11 @@ impl SlowTurn {
     /// Whether large requests wait for the next turn.
     pub(crate) fn is_spent_for_large(&self) -> bool {
         self.is_spent(Size::Large)
+    }
+
+    /// Whether requests of this size wait for the next turn.
+    pub(crate) fn is_spent_for(&self, is_large: bool) -> bool {
+        self.is_spent(if is_large { Size::Large } else { Size::Small })
     }
 
     fn is_spent(&self, size: Size) -> bool {

@@ -59,6 +59,7 @@ impl Engine {
     pub fn poll_timeout(&self, now: Time) -> Option<Time> {
         if !self.resume.is_empty()
             || !self.grants.roomy.is_empty()
+            || self.grants.lines.iter().any(|line| !line.is_empty())
             || self.transfer_place_is_free()
             || self.login_place_is_free(now)
             || self.lease_is_free()
@@ -266,7 +267,12 @@ impl Engine {
                     let sent =
                         upstream.inflight.front().map(|run| (upstream.key.node, run.sent_at));
                     let node = upstream.key.node;
+                    let is_shared = upstream.role == Role::Shared;
                     self.count_timeout(node);
+                    if is_shared {
+                        // Reads that waited there go to another node at once.
+                        self.set_unfit(node);
+                    }
                     self.lose_upstream(now, id, &cause, true);
                     if let Some((node, sent_at)) = sent {
                         self.distrust(node, sent_at);

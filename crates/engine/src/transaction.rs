@@ -84,6 +84,8 @@ pub(crate) enum Refusal {
     Arity(&'static str),
     Unknown,
     NotInside(&'static str),
+    /// A command with the servers' flag `no_multi`: `EXEC` is `EXECABORT`.
+    NoMulti(&'static str),
     OwnConnection(&'static str),
     UnknownSub(&'static str),
     Never(&'static str),
@@ -262,7 +264,7 @@ impl Engine {
         if way == Way::Shared && self.is_mirrored(row, wish.args) && self.waits_at_gate(wish) {
             return Some(Step::Hold(Hold::Mirror));
         }
-        if row.is_some_and(crate::blocking::blocks) && way == Way::Leased {
+        if row.is_none_or(crate::blocking::blocks) && way == Way::Leased {
             return Some(self.block_over_own(now, wish, upstream));
         }
         self.write_leased(now, wish.id, upstream, wish.frame, wish.row, wish.silent);
@@ -406,14 +408,16 @@ impl Engine {
             Some(ids::PING | ids::ECHO | ids::INFO | ids::UNWATCH | ids::SELECT) => None,
             // The server's own errors, without harm to the transaction.
             Some(ids::MULTI | ids::WATCH) if self.is_placed(wish.id) => None,
+            // Valkey 8.0 gave both the flag `no_multi`.
+            Some(ids::MULTI | ids::WATCH) if self.facts.is_valkey_since(8, 0) => {
+                Some(Refusal::NoMulti(name))
+            }
             Some(ids::MULTI) => Some(Refusal::Text(reject::NESTED_MULTI)),
             Some(ids::WATCH) => Some(Refusal::Text(reject::WATCH_INSIDE)),
             _ if self.hides_cluster(row) => Some(Refusal::NotInside(name)),
             Some(row) if way == Way::Leased && crate::blocking::blocks(row) => None,
             // Known before the server is.
-            Some(row) if row.row().flags.has(Flags::NO_MULTI) => {
-                Some(Refusal::Text(reject::NO_MULTI))
-            }
+            Some(row) if row.row().flags.has(Flags::NO_MULTI) => Some(Refusal::NoMulti(name)),
             _ => match way {
                 Way::Shared | Way::Control => None,
                 // The connection is its own, and nobody else gets it afterwards.
@@ -709,6 +713,7 @@ impl Engine {
         if !matches!(refusal, Refusal::Text(reject::NESTED_MULTI | reject::WATCH_INSIDE)) {
             self.mark_refused(wish.id);
         }
+        let names_no_multi = self.facts.is_valkey_since(9, 1);
         let mut unknown = Vec::new();
         if matches!(refusal, Refusal::Unknown) {
             let learned = self.learned.as_ref();
@@ -721,6 +726,8 @@ impl Engine {
             Refusal::Arity(name) => reject::arity(out, name),
             Refusal::Unknown => out.extend_from_slice(&unknown),
             Refusal::NotInside(name) => reject::not_inside(out, name),
+            Refusal::NoMulti(name) if names_no_multi => reject::no_multi(out, name),
+            Refusal::NoMulti(_) => reject::write(out, reject::NO_MULTI),
             Refusal::OwnConnection(name) => reject::needs_own_connection(out, name),
             Refusal::UnknownSub(name) => reject::unknown_subcommand(out, name, wish.args[1]),
             Refusal::Never(name) => reject::refused(out, name),

@@ -1,7 +1,7 @@
-//! Who may send to a server that has little room: clients that wait for it, in their order, and nobody before them.
+//! Who may send to a server that has little room: clients that wait for it, in turn by user and address (`waiting`), and nobody before them.
 //!
 //! ```text
-//!   no room ─▶ [waiters] ─ room ─▶ the first has its turn, some KiB ─▶ the next …      who has more goes behind the others
+//!   no room ─▶ [waiters] ─ room ─▶ the first has its turn, some KiB ─▶ the next …      who has more goes behind the others of its group
 //!                  ▲
 //!   somebody new ──┘ also if there is room just now
 //! ```
@@ -100,7 +100,7 @@ impl Engine {
                 return false;
             }
             let upstream = self.upstreams.get_mut(id).filter(|up| up.has_room(high));
-            let Some(next) = upstream.and_then(|up| up.waiters.pop_front()) else { break };
+            let Some(next) = upstream.and_then(|up| up.waiters.pop()) else { break };
             let left = self.upstreams.get(id).map_or(0, Upstream::turn_requests);
             self.grants.turn = Some(Turn { upstream: id, client: next, left });
             self.resume_client(now, next);

@@ -306,7 +306,7 @@ impl Engine {
         primary.and_then(|primary| self.nodes.get(primary)).map_or(0, |node| node.health.offset)
     }
 
-    /// Stops reads from a replica that refused to answer (it loads, or lost its primary) or failed to connect, until its next `ROLE`. Returns whether the node is a replica.
+    /// Stops reads from a replica that refused to answer (it loads, or lost its primary), gave no reply for `timeouts.request_ms` or failed to connect, until its next `ROLE`. Returns whether the node is a replica.
     pub(crate) fn set_unfit(&mut self, id: NodeId) -> bool {
         let Some(node) = self.nodes.get_mut(id) else { return false };
         if !node.health.is_replica {

@@ -41,7 +41,7 @@ pub(crate) mod wire;
 
 use crate::blocking::blocks;
 use crate::client::Client;
-use crate::command::{CommandId, ids};
+use crate::command::{CommandId, Flags, ids};
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{
@@ -50,7 +50,7 @@ use crate::limits::{
 };
 use crate::news::What;
 use crate::reply::Fault;
-use crate::scatter::{Wish, keys_of};
+use crate::scatter::{Wish, keys_of, row_of};
 use crate::time::Time;
 use crate::upstream::{Lane, UpstreamKey};
 use again::Again;
@@ -380,7 +380,7 @@ impl Engine {
     pub(crate) fn track_request(&mut self, now: Time, wish: &Wish<'_>, seq: u32, apart: bool) {
         let names = keys_of(wish.args, self.learned.as_ref());
         let keys: Vec<Name> = names.iter().map(|(_, key)| Arc::from(*key)).collect();
-        let reads = wish.row.is_some_and(|row| row.row().reads() || runs_script(row));
+        let reads = self.is_tracked(wish);
         let queueing = self.is_queueing(wish.id);
         let Some(client) = self.clients.get_mut(wish.id) else { return };
         // Its own connection is tracked whatever goes over it.
@@ -426,6 +426,18 @@ impl Engine {
             keys.into_iter().for_each(|key| self.remember(wish.id, key));
         }
         self.account_rest(wish.id);
+    }
+
+    /// Whether servers track the keys of this request: the flag `readonly` of the command, or of the subcommand, decides (`call` in Redis' server.c), and
+    /// of a script each command that it calls.
+    fn is_tracked(&self, wish: &Wish<'_>) -> bool {
+        match wish.row.map(|row| row_of(row, wish.args)) {
+            Some(row) => row.row().reads() || runs_script(row),
+            None => {
+                let learned = self.learned.as_ref().and_then(|all| all.lookup(wish.args[0]));
+                learned.is_some_and(|command| command.flags.has(Flags::READONLY))
+            }
+        }
     }
 
     /// A command that the proxy answers was answered. CLIENT CACHING is about the one behind it, whichever that is (`resetClient` in Redis'

@@ -116,13 +116,19 @@ impl ServerFacts {
     /// Whether it is a Valkey of this version or a later one, as far as is known.
     #[must_use]
     pub fn may_be_valkey(&self, major: u32, minor: u32) -> bool {
-        self.server.is_empty() || (self.server == "valkey" && self.is_since(major, minor))
+        self.server.is_empty() || self.is_valkey_since(major, minor)
+    }
+
+    /// Whether it is known to be a Valkey of this version or a later one.
+    #[must_use]
+    pub fn is_valkey_since(&self, major: u32, minor: u32) -> bool {
+        self.server == "valkey" && self.is_since(major, minor)
     }
 
     /// Whether it is a Valkey of this version or a later one, and no node of a cluster.
     #[must_use]
     pub fn is_single_valkey(&self, major: u32, minor: u32) -> bool {
-        self.server == "valkey" && self.mode == "standalone" && self.is_since(major, minor)
+        self.mode == "standalone" && self.is_valkey_since(major, minor)
     }
 
     /// Writes the server's answer to HELLO with the client's id in place of ours; false if there is none yet. `as_cluster`: in the mode of

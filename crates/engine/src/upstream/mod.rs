@@ -34,8 +34,9 @@ use crate::slowlog::Pulse;
 use crate::stats::node::Traffic;
 use crate::time::Time;
 use crate::topology::Place;
+use crate::waiting::Waiting;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -210,7 +211,7 @@ pub struct Upstream {
     /// A reply waits in the tail for the bytes of its request, which the driver has.
     pub waits_for_buffer: bool,
     /// Clients held until this upstream is ready, down, or less congested.
-    pub waiters: VecDeque<ClientId>,
+    pub waiters: Waiting,
     /// Reading is stopped.
     pub stall: Option<Stall>,
     /// respool sent `READONLY`: a replica of a cluster answers reads over this connection.
@@ -295,7 +296,7 @@ impl Upstream {
             forwarded: 0,
             in_push: false,
             waits_for_buffer: false,
-            waiters: VecDeque::new(),
+            waiters: Waiting::default(),
             stall: None,
             readonly: false,
             stalled_us: 0,

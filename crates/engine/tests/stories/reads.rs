@@ -311,6 +311,24 @@ fn a_read_that_a_copy_cannot_answer_is_answered_by_the_primary() {
     }
 }
 
+// Fault matrix, row 6: respool sent the read to the hung replica again, over a connection that was not greeted, and the client waited for `connect_ms`, too.
+#[test]
+fn a_read_that_a_hung_replica_does_not_answer_goes_elsewhere_after_the_timeout() {
+    let mut story = copies_with(ReadPolicy::PreferReplica, |settings| {
+        settings.timeouts.request_ms = 1_000;
+    });
+    who_reads(&mut story, 1);
+    story.crashes("r2").is_down("r2").after_ms(10);
+    assert_eq!(who_reads(&mut story, 2), [0, 2, 0]);
+    story.client("reader").says("GET j");
+    story.node("r1").gets("GET j");
+    story.lets_connects_hang("r1").after_ms(999).client("reader").gets_nothing();
+    story.after_ms(2);
+    story.node("n1").gets("GET j").answers("\"j\"");
+    story.client("reader").gets("\"j\"").says("GET k");
+    story.node("n1").gets("GET k");
+}
+
 #[test]
 fn a_copy_that_dies_with_a_read_under_way_costs_the_client_nothing() {
     let mut story = copies(ReadPolicy::PreferReplica);

@@ -1,7 +1,7 @@
 //! MULTI, EXEC, WATCH: on a connection of the client's own.
 
 use crate::words::cluster::moved;
-use crate::words::{Story, large_set};
+use crate::words::{HELLO_2, Story, large_set};
 use engine::Settings;
 use engine::acl::Users;
 
@@ -498,6 +498,34 @@ fn what_no_server_takes_inside_is_refused_before_there_is_one() {
         "-ERR respool: 'cluster|slots' is not possible in a transaction, the proxy answers it and not the server",
         ABORT,
     ]);
+}
+
+// Valkey gave MULTI and WATCH the flag `no_multi` in 8.0. In front of a cluster respool answered as Redis does, and EXEC did the rest.
+#[test]
+fn multi_and_watch_inside_a_transaction_end_it_where_the_servers_do() {
+    let redis = ["-ERR MULTI calls can not be nested", "-ERR WATCH inside MULTI is not allowed"];
+    let named = ["multi", "watch"]
+        .map(|name| format!("-ERR Command '{name}' not allowed inside a transaction"));
+    for (server, version, errors, ends) in [
+        ("redis", "8.2.3", redis, false),
+        ("valkey", "7.2.9", redis, false),
+        ("valkey", "8.1.8", ["-ERR Command not allowed inside a transaction"; 2], true),
+        ("valkey", "9.1.2", named.each_ref().map(String::as_str), true),
+    ] {
+        let mut story = Story::cluster_with(|_| {});
+        let bytes = (server.len(), version.len());
+        let hello = HELLO_2
+            .replace("$5\r\nredis", &format!("${}\r\n{server}", bytes.0))
+            .replace("$5\r\n7.2.5", &format!("${}\r\n{version}", bytes.1));
+        story.server_says_to("HELLO 2", &hello).cluster_is("0-16383 n1");
+        story.client("a").says("GET k");
+        story.node("n1").gets("GET k").answers("nil");
+        story.client("a").gets("nil");
+        for (line, error) in ["MULTI", "WATCH k"].into_iter().zip(errors) {
+            story.client("a").says(["MULTI", line]).gets(["+OK", error]).says("EXEC");
+            story.client("a").gets(if ends { ABORT } else { "*0\r\n" });
+        }
+    }
 }
 
 // Its user may not say it, or the operator renamed it.

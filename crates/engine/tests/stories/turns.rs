@@ -507,3 +507,58 @@ fn most_told(story: &mut Story, told: &str) -> usize {
     let text = |number: usize| story.client(&number.to_string()).takes_text();
     (0..20).map(text).map(|text| text.matches(told).count()).max().unwrap_or_default()
 }
+
+// Found by a test from outside: a client at another address waited until each of 1,000 clients had had its turn.
+#[test]
+fn addresses_have_turns_at_a_server_with_little_room() {
+    let mut story = warm(Story::with_limits(|limits| limits.upstream_out_high_bytes = 1_000));
+    story.server().stops_taking();
+    let line = format!("SET k {}", "x".repeat(600));
+    for number in 0..20 {
+        story.client(&format!("c{number}@10.0.0.1")).says(&line);
+    }
+    for number in 0..3 {
+        story.client(&format!("b{number}@10.0.0.2")).says("GET b");
+    }
+    story.client("a@10.0.0.3").says("GET a");
+    let held = story.server().bytes();
+    assert!(held < 1_300, "{held}");
+    story.server().takes_all();
+    let order: Vec<String> = std::iter::from_fn(|| story.server().takes_one()).collect();
+    assert_eq!(order.len(), 24);
+    let places = |line: &str| -> Vec<usize> {
+        (0..order.len()).filter(|place| order[*place] == line).collect()
+    };
+    let (of_a, of_b) = (places("GET a"), places("GET b"));
+    assert!(of_a.len() == 1 && of_a[0] < 6, "{of_a:?}");
+    assert!(of_b.len() == 3 && of_b[0] < 6 && of_b[2] < 10, "{of_b:?}");
+}
+
+// Found by a test from outside: the clients that spent a turn stood first in the next one again, until all that they had sent was answered.
+#[test]
+fn clients_that_respool_answers_have_turns_by_address() {
+    let mut story = warm(Story::new());
+    let names: Vec<String> = (0..200).map(|number| format!("c{number}@10.0.0.1")).collect();
+    let [beside, elsewhere] = ["x@10.0.0.1", "y@10.0.0.2"];
+    for name in names.iter().map(String::as_str).chain([beside, elsewhere]) {
+        story.client(name).says("PING").gets("+PONG");
+    }
+    let pings = request("PING").repeat(10 * SLOW_TURN_MAX as usize);
+    for name in &names {
+        story.client(name).sends_at_once(&pings);
+    }
+    for name in [beside, elsewhere] {
+        story.client(name).sends_at_once(&request("PING"));
+    }
+    let mut turns = 0;
+    let mut turns_until_answered = |story: &mut Story, name: &str| {
+        while story.client(name).takes().is_empty() {
+            story.turn_once();
+            turns += 1;
+        }
+        turns
+    };
+    let first = turns_until_answered(&mut story, elsewhere);
+    let second = turns_until_answered(&mut story, beside);
+    assert!(first <= 2 && (first + 1..=20).contains(&second), "{first} and {second} turns");
+}

@@ -2,10 +2,13 @@
 //!
 //! ```text
 //!   accept ─▶ Crowd::admit ─┬ below the bound                        ─▶ served
-//!                           ├ at it: the idlest one is closed        ─▶ served
+//!                           ├ at it: an idle one is closed           ─▶ served
 //!                           ├ all are being answered: the reserve    ─▶ gets /healthz and /readyz only
 //!                           └ so is the reserve                      ─▶ closed
 //! ```
+//! The connection that is closed is one of the address that has most of them: the idlest of its idle ones. One host that connects again and again so ends its own
+//! connections.
+//!
 //! A connection is idle since its last request was answered, whatever bytes came since: a header that comes byte by byte is as idle as
 //! silence. A request has a time ([`Times`]) from its first byte to its last, the body included; an answer goes on while it is taken.
 //!
@@ -25,7 +28,10 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::serve::{IncomingStream, Listener};
+use engine::shares::Net;
 use http_body::Body as _;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::future::poll_fn;
 use std::io;
@@ -165,6 +171,9 @@ pub(super) trait Link {
 
     /// Whether nobody has come to the end of its handshake without a certificate that is trusted.
     fn is_certified(&self) -> bool;
+
+    /// Where its peer is.
+    fn net(&self) -> Net;
 }
 
 impl Link for UnixStream {
@@ -174,6 +183,10 @@ impl Link for UnixStream {
 
     fn is_certified(&self) -> bool {
         false
+    }
+
+    fn net(&self) -> Net {
+        Net::Local
     }
 }
 
@@ -186,6 +199,7 @@ struct Talking {
     is_tls: bool,
     is_certified: bool,
     is_reserved: bool,
+    net: Net,
     state: Mutex<TalkState>,
 }
 
@@ -313,6 +327,12 @@ struct Member {
     _alive: oneshot::Sender<()>,
 }
 
+impl Member {
+    fn is_reserved(&self, reserved: bool) -> bool {
+        self.talk.0.is_reserved == reserved
+    }
+}
+
 /// The place of a connection, which is free when this is dropped.
 struct Place {
     crowd: Arc<Crowd>,
@@ -330,7 +350,7 @@ impl Crowd {
     fn admit(self: &Arc<Self>, talking: Talking) -> Option<(Talk, Place, bool)> {
         let mut state = self.state();
         let count = |reserved: bool| {
-            state.list.iter().filter(|member| member.talk.0.is_reserved == reserved).count()
+            state.list.iter().filter(|member| member.is_reserved(reserved)).count()
         };
         let (all, reserved) = (count(false), count(true));
         let (is_reserved, makes_room) = if all < self.bounds.conns {
@@ -356,12 +376,16 @@ impl Crowd {
 }
 
 impl CrowdState {
-    /// The one that has been idle for the longest time.
+    /// Of the address with most connections that has an idle one, the one that has been idle for the longest time.
     fn idlest(&self, reserved: bool) -> Option<usize> {
-        let ours = self.list.iter().enumerate();
-        let ours = ours.filter(|(_, member)| member.talk.0.is_reserved == reserved);
-        let idle = ours.filter_map(|(at, member)| Some((member.talk.idle_since()?, member.id, at)));
-        idle.min().map(|(_, _, at)| at)
+        let ours = || self.list.iter().enumerate().filter(|(_, one)| one.is_reserved(reserved));
+        let mut of_net: BTreeMap<Net, usize> = BTreeMap::new();
+        ours().for_each(|(_, member)| *of_net.entry(member.talk.0.net).or_default() += 1);
+        let idle = ours().filter_map(|(at, member)| {
+            let conns = of_net[&member.talk.0.net];
+            Some((Reverse(conns), member.talk.idle_since()?, member.id, at))
+        });
+        idle.min().map(|(.., at)| at)
     }
 }
 
@@ -386,8 +410,8 @@ impl<L: Listener<Io: Link>> Listener for Limited<L> {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
             let (io, _) = self.inner.accept().await;
-            let (is_tls, is_certified) = (io.is_tls(), io.is_certified());
-            let talking = Talking { is_tls, is_certified, ..Talking::default() };
+            let (is_tls, is_certified, net) = (io.is_tls(), io.is_certified(), io.net());
+            let talking = Talking { is_tls, is_certified, net, ..Talking::default() };
             let Some((talk, place, makes_room)) = self.crowd.admit(talking) else {
                 tracing::debug!("admin listener: all connections are being answered");
                 continue;
@@ -659,6 +683,33 @@ mod tests {
         assert!(first.ends_with("quick"), "{first}");
         assert_eq!(left, "");
         assert!(others.iter().all(|answer| answer.ends_with("quick")), "{others:?}");
+    }
+
+    // Found by a test from outside: one host that connected again and again closed the connections of health checks of other hosts before their requests came.
+    #[test]
+    fn the_address_with_most_connections_makes_room() {
+        let crowd =
+            Arc::new(Crowd { bounds: Bounds { conns: 4, reserve: 1 }, state: Mutex::default() });
+        let admit = |net| crowd.admit(Talking { net, ..Talking::default() }).unwrap();
+        let [health, host] = [Net::V4(1), Net::V4(2)];
+        let is_open =
+            |place: &mut Place| place.closed.try_recv() == Err(oneshot::error::TryRecvError::Empty);
+        // It is the idlest of all from now on.
+        let (_, mut probe, _) = admit(health);
+        let mut places: Vec<_> = (0..20).map(|_| admit(host).1).collect();
+        assert!(is_open(&mut probe));
+        assert_eq!(places.iter_mut().filter_map(|place| is_open(place).then_some(())).count(), 3);
+        // Where all of that address are being answered, another one has to go.
+        let open: Vec<_> = crowd
+            .state()
+            .list
+            .iter()
+            .map(|one| one.talk.clone())
+            .filter(|one| one.0.net == host)
+            .collect();
+        let _answering: Vec<_> = open.iter().map(Talk::begin).collect();
+        let (_, _next, makes_room) = admit(host);
+        assert!(makes_room && !is_open(&mut probe));
     }
 
     #[test]

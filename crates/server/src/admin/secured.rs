@@ -14,6 +14,7 @@
 use super::AdminSettings;
 use super::listen::Link;
 use axum::serve::Listener;
+use engine::shares::Net;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -84,6 +85,10 @@ impl Link for Conn {
 
     fn is_certified(&self) -> bool {
         self.is_certified
+    }
+
+    fn net(&self) -> Net {
+        Net::of_ip(self.addr.ip())
     }
 }
 
