@@ -6,8 +6,8 @@
 //!                           ├ all are being answered: the reserve    ─▶ gets /healthz and /readyz only
 //!                           └ so is the reserve                      ─▶ closed
 //! ```
-//! The connection that is closed is one of the address that has most of them: the idlest of its idle ones. One host that connects again and again so ends its own
-//! connections.
+//! The connection that is closed is one of the address that has most of them: the idlest of its idle ones. One address has seven eighths of the connections at most, and half of the
+//! reserve. One host that asks again and again so ends its own connections, and leaves some to health checks of others.
 //!
 //! A connection is idle since its last request was answered, whatever bytes came since: a header that comes byte by byte is as idle as
 //! silence. A request has a time ([`Times`]) from its first byte to its last, the body included; an answer goes on while it is taken.
@@ -58,6 +58,14 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// Collectors and a few browsers, and several orchestrators.
     pub(crate) const FULL: Self = Self { conns: 64, reserve: 8 };
+
+    /// How many there may be of everything, or in the reserve, and how many of these one address may have: the others leave some for health checks of other hosts.
+    fn of(self, reserved: bool) -> (usize, usize) {
+        match reserved {
+            false => (self.conns, self.conns - self.conns / 8),
+            true => (self.reserve, self.reserve - self.reserve / 2),
+        }
+    }
 
     /// Descriptors for all.
     pub(crate) fn descriptors(self) -> usize {
@@ -349,40 +357,57 @@ impl Crowd {
     /// A place for one more, and whether another one has to go for it; `None`: there is none.
     fn admit(self: &Arc<Self>, talking: Talking) -> Option<(Talk, Place, bool)> {
         let mut state = self.state();
-        let count = |reserved: bool| {
-            state.list.iter().filter(|member| member.is_reserved(reserved)).count()
+        let room =
+            |is_reserved| Some((is_reserved, state.room(self.bounds, talking.net, is_reserved)?));
+        let (is_reserved, makes_room) = room(false).or_else(|| room(true))?;
+        let makes_room = match makes_room {
+            Room::Free => false,
+            Room::Instead(at) => {
+                state.list.swap_remove(at);
+                true
+            }
         };
-        let (all, reserved) = (count(false), count(true));
-        let (is_reserved, makes_room) = if all < self.bounds.conns {
-            (false, None)
-        } else if let Some(idlest) = state.idlest(false) {
-            (false, Some(idlest))
-        } else if reserved < self.bounds.reserve {
-            (true, None)
-        } else {
-            (true, Some(state.idlest(true)?))
-        };
-        if let Some(at) = makes_room {
-            state.list.swap_remove(at);
-        }
         let talk = Talk(Arc::new(Talking { is_reserved, ..talking }));
         let (alive, closed) = oneshot::channel();
         state.next += 1;
         let id = state.next;
         state.list.push(Member { id, talk: talk.clone(), _alive: alive });
         let place = Place { crowd: Arc::clone(self), id, closed };
-        Some((talk, place, makes_room.is_some()))
+        Some((talk, place, makes_room))
     }
 }
 
+/// Whether there is room for one more connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// There is.
+    Free,
+    /// When this member of the list is closed.
+    Instead(usize),
+}
+
 impl CrowdState {
-    /// Of the address with most connections that has an idle one, the one that has been idle for the longest time.
-    fn idlest(&self, reserved: bool) -> Option<usize> {
+    /// The room for one more connection of this address; `None`: there is none. An address at its share makes the room itself.
+    fn room(&self, bounds: Bounds, net: Net, reserved: bool) -> Option<Room> {
+        let ours = || self.list.iter().filter(|member| member.is_reserved(reserved));
+        let (max, share) = bounds.of(reserved);
+        if ours().filter(|member| member.talk.0.net == net).count() >= share {
+            return self.idlest(reserved, Some(net)).map(Room::Instead);
+        }
+        if ours().count() < max {
+            return Some(Room::Free);
+        }
+        self.idlest(reserved, None).map(Room::Instead)
+    }
+
+    /// Of the address with most connections that has an idle one, or of `only` this address, the one that has been idle for the longest time.
+    fn idlest(&self, reserved: bool, only: Option<Net>) -> Option<usize> {
         let ours = || self.list.iter().enumerate().filter(|(_, one)| one.is_reserved(reserved));
         let mut of_net: BTreeMap<Net, usize> = BTreeMap::new();
         ours().for_each(|(_, member)| *of_net.entry(member.talk.0.net).or_default() += 1);
         let idle = ours().filter_map(|(at, member)| {
-            let conns = of_net[&member.talk.0.net];
+            let net = member.talk.0.net;
+            let conns = of_net.get(&net).filter(|_| only.is_none_or(|only| only == net))?;
             Some((Reverse(conns), member.talk.idle_since()?, member.id, at))
         });
         idle.min().map(|(.., at)| at)
@@ -710,6 +735,21 @@ mod tests {
         let _answering: Vec<_> = open.iter().map(Talk::begin).collect();
         let (_, _next, makes_room) = admit(host);
         assert!(makes_room && !is_open(&mut probe));
+    }
+
+    // Found by a test from outside: one host that asked for `/healthz` in pipelines had all connections, the reserve too.
+    #[test]
+    fn one_address_leaves_connections_to_others() {
+        let crowd = Arc::new(Crowd { bounds: Bounds::FULL, state: Mutex::default() });
+        let admit = |net| crowd.admit(Talking { net, ..Talking::default() });
+        let mut held = Vec::new();
+        while let Some((talk, place, makes_room)) = admit(Net::V4(2)) {
+            assert!(!makes_room);
+            held.push((talk.begin(), place));
+        }
+        assert_eq!(held.len(), 56 + 4);
+        let (talk, _place, makes_room) = admit(Net::V4(1)).unwrap();
+        assert!(!makes_room && !talk.0.is_reserved);
     }
 
     #[test]

@@ -78,9 +78,9 @@ fn run(seed: u64, planted: Planted) -> Result<Outcome, String> {
     World::new(Plan::new(seed), planted).run()
 }
 
-/// Runs a quarter of `count` seeds of one kind, eight times as many with `RESPOOL_LONG=1`, or as many as `SIM_SEEDS` says; tells the most that they came to.
+/// Runs a sixth of `count` seeds of one kind, twelve times as many with `RESPOOL_LONG=1`, or as many as `SIM_SEEDS` says; tells the most that they came to.
 fn run_kind(kind: Kind, count: usize) -> Reached {
-    let usual = if is_long() { 2 * count } else { count.div_ceil(4) };
+    let usual = if is_long() { 2 * count } else { count.div_ceil(6) };
     let count = number("SIM_SEEDS").map_or(usual, |count| count as usize);
     let mut reached = Reached::default();
     let goes_on = std::env::var_os("SIM_GO_ON").is_some();
@@ -142,7 +142,7 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn nothing_fails_and_every_byte_is_as_direct() {
-    let reached = run_kind(Kind::Sound, 60);
+    let reached = run_kind(Kind::Sound, 90);
     assert!(
         reached.coalesced > 0 && reached.cache_hits > 0,
         "the seeds do not come to what they are for"
@@ -200,7 +200,7 @@ fn a_troubled_cluster_costs_errors_and_nothing_more() {
 
 #[test]
 fn a_cluster_and_all_at_once() {
-    run_kind(Kind::ClusterAndAll, 20);
+    run_kind(Kind::ClusterAndAll, 30);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn copies_answer_reads_in_trouble() {
 
 #[test]
 fn changes_of_the_configuration_cost_nobody_anything() {
-    let reached = run_kind(Kind::Reconfigured, 60);
+    let reached = run_kind(Kind::Reconfigured, 90);
     assert!(
         reached.changes > 80 && reached.replaced > 20 && reached.under_way > 60,
         "the seeds do not come to what they are for"
@@ -248,7 +248,7 @@ fn changes_and_all_at_once() {
 
 #[test]
 fn a_mirror_has_what_its_primary_has() {
-    let reached = run_kind(Kind::Mirrored, 60);
+    let reached = run_kind(Kind::Mirrored, 72);
     assert!(reached.compared > 8 && reached.mirrored > 100, "{reached:?}");
     assert!(reached.read_alike > 20, "{reached:?}");
 }
@@ -267,7 +267,7 @@ fn trouble_on_both_sides_is_counted() {
 
 #[test]
 fn mirrors_come_and_go_and_nobody_notices() {
-    let reached = run_kind(Kind::ChangingMirrors, 120);
+    let reached = run_kind(Kind::ChangingMirrors, 150);
     assert!(reached.compared > 5 && reached.mirrored > 100, "{reached:?}");
 }
 
