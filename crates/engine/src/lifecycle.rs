@@ -294,7 +294,7 @@ impl Engine {
             self.wake_for_word();
         }
         self.grants.slow.begin();
-        // First, as the requests of the others may cost all that one turn may.
+        // Clients in these lines go first: requests of woken clients may cost all that a turn may.
         [false, true].into_iter().for_each(|is_large| self.run_line(now, is_large));
         for _ in 0..self.resume.len() {
             let Some(id) = self.resume.pop_front() else { break };

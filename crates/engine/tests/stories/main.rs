@@ -5,6 +5,7 @@
 
 mod leases;
 mod noloop;
+mod tracked_reads;
 mod tracking;
 mod tracking_later;
 mod transactions;

@@ -180,7 +180,7 @@ pub(super) trait Link {
     /// Whether nobody has come to the end of its handshake without a certificate that is trusted.
     fn is_certified(&self) -> bool;
 
-    /// Where its peer is.
+    /// The address of the peer.
     fn net(&self) -> Net;
 }
 
