@@ -357,15 +357,15 @@ fn workers(
     crew::hire(net, listen, WORKERS, Terms::plain(seed), settings).workers
 }
 
-/// How many seeds are run: a multiple of the three orders of read targets.
-fn seeds() -> u64 {
-    if super::is_long() { 60 } else { 12 }
+/// How many seeds are run, `usual` or with `RESPOOL_LONG=1` more: a multiple of the three orders of read targets.
+fn seeds(usual: u64) -> u64 {
+    if super::is_long() { 60 } else { usual }
 }
 
 #[test]
 fn whoever_is_in_trouble_every_read_is_answered_once_by_somebody_who_has_the_key() {
     let mut seen = [[0; 3]; 3];
-    for seed in 0..seeds() {
+    for seed in 0..seeds(30) {
         let mut world = World::new(seed);
         let outcome = world.run();
         assert_eq!(outcome, Ok(()), "seed {seed}");
@@ -380,7 +380,7 @@ fn whoever_is_in_trouble_every_read_is_answered_once_by_somebody_who_has_the_key
 #[test]
 fn whoever_a_program_names_every_read_is_answered_once_by_somebody_who_has_the_key() {
     let mut seen = [[0; 3]; 3];
-    for seed in 0..seeds() {
+    for seed in 0..seeds(12) {
         let mut world = World::with(seed, true);
         let outcome = world.run();
         assert_eq!(outcome, Ok(()), "seed {seed}");
