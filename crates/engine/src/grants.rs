@@ -53,7 +53,7 @@ pub(crate) struct Grants {
     pub(crate) large_replies: LargeReplies,
     /// What requests that are not plain have cost in this turn.
     pub(crate) slow: SlowTurn,
-    /// Clients whose next request waits for a turn of the worker: small requests, and large ones (`Hold::Turn`). A client that is gone is passed over.
+    /// Clients that wait for a turn of the worker (`Hold::Turn`): a line for small requests and a line for large requests. respool passes over clients that are gone.
     pub(crate) lines: [Waiting; 2],
     /// Cost of messages and invalidations in this turn.
     pub(crate) fan: FanTurn,

@@ -304,7 +304,7 @@ impl Engine {
         self.grants.slow.begin();
     }
 
-    /// Clients whose next request of this size waits for a turn, until such requests have cost as much as they may. The others keep their places.
+    /// Resumes clients that wait for a turn with a request of this size, until such requests have cost as much as one turn may. Clients that are left keep their places.
     fn run_line(&mut self, now: Time, is_large: bool) {
         let line = usize::from(is_large);
         for _ in 0..self.grants.lines[line].len() {

@@ -35,7 +35,7 @@ pub struct Group {
     net: Net,
 }
 
-/// The address that clients share who may be one.
+/// The network address by which clients count as one group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Net {
     /// A socket file, or none.
@@ -43,7 +43,7 @@ pub enum Net {
     Local,
     /// All of an IPv4 address.
     V4(u32),
-    /// The first half of an IPv6 address: whoever has one has all of its second half.
+    /// The first half of an IPv6 address: one host usually owns all addresses with this half.
     V6(u64),
 }
 

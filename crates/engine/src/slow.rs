@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   request ── few arguments ──▶ small ─┐
-//!           └─ many ───────────▶ large ─┴─ spent? ─ yes ─▶ Hold::Turn: it goes on in a later turn, by user and address
+//!           └─ many ───────────▶ large ─┴─ spent? ─ yes ─▶ Hold::Turn: the client goes on in a later turn, by user and address
 //! ```
 //! Each of the two sizes has a budget of its own, so that a `GET` does not wait for as many turns as there are requests with thousands of keys.
 //!

@@ -1,7 +1,7 @@
-//! Who may send to a server that has little room: clients that wait for it, in turn by user and address (`waiting`), and nobody before them.
+//! Turns at a server with little room: clients that wait for room send in turn by user and address (`waiting`), and no other client sends before them.
 //!
 //! ```text
-//!   no room ─▶ [waiters] ─ room ─▶ the first has its turn, some KiB ─▶ the next …      who has more goes behind the others of its group
+//!   no room ─▶ [waiters] ─ room ─▶ the first has its turn, some KiB ─▶ the next …      a client with more goes behind the others of its group
 //!                  ▲
 //!   somebody new ──┘ also if there is room just now
 //! ```

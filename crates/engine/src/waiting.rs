@@ -11,7 +11,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Waiting {
-    /// In each group whoever came first is first.
+    /// In each group the client that came first is first.
     clients: BTreeMap<Group, VecDeque<ClientId>>,
     turns: VecDeque<Group>,
 }
@@ -26,7 +26,7 @@ impl Waiting {
         clients.push_back(client);
     }
 
-    /// Takes out the client whose turn it is; its group is the last one now.
+    /// Takes out the client that has the next turn; its group becomes the last one.
     pub(crate) fn pop(&mut self) -> Option<ClientId> {
         let group = self.turns.pop_front()?;
         let clients = self.clients.get_mut(&group)?;
@@ -39,7 +39,7 @@ impl Waiting {
         first
     }
 
-    /// Takes this client out; whether it waited.
+    /// Takes this client out. Returns whether the client waited.
     pub(crate) fn remove(&mut self, client: ClientId) -> bool {
         let found = self.clients.iter_mut().find_map(|(group, clients)| {
             let at = clients.iter().position(|id| *id == client)?;
@@ -64,7 +64,7 @@ impl Waiting {
         self.clients.values().map(VecDeque::len).sum()
     }
 
-    /// All that wait, group by group.
+    /// All clients that wait, group by group.
     pub(crate) fn iter(&self) -> impl Iterator<Item = ClientId> {
         self.clients.values().flatten().copied()
     }
@@ -92,7 +92,7 @@ mod tests {
         }
         assert_eq!(waiting.len(), 6);
         assert_eq!(waiting.pop(), Some(id(1)));
-        // It has more to write.
+        // This client has more to write.
         waiting.push(a, id(1));
         assert_eq!(all(&mut waiting), [4, 6, 2, 5, 3, 1].map(id));
         assert!(waiting.is_empty());

@@ -165,7 +165,7 @@ impl Engine {
         }
     }
 
-    /// Returns the node that respool asks: a live node, and one that answers if there is such a node.
+    /// Returns the node that respool asks: a node that answers if there is one, else any live node.
     fn node_for_words(&self, now: Time) -> Option<NodeId> {
         let first = self.router.any_node()?;
         if self.is_one() {

@@ -119,7 +119,7 @@ impl ServerFacts {
         self.server.is_empty() || self.is_valkey_since(major, minor)
     }
 
-    /// Whether it is known to be a Valkey of this version or a later one.
+    /// Whether the server is known to be a Valkey of this version or a later one.
     #[must_use]
     pub fn is_valkey_since(&self, major: u32, minor: u32) -> bool {
         self.server == "valkey" && self.is_since(major, minor)

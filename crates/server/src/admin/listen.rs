@@ -59,7 +59,7 @@ impl Bounds {
     /// Collectors and a few browsers, and several orchestrators.
     pub(crate) const FULL: Self = Self { conns: 64, reserve: 8 };
 
-    /// How many there may be of everything, or in the reserve, and how many of these one address may have: the others leave some for health checks of other hosts.
+    /// Returns the bound of connections (of the reserve, or of all others) and the share of one address, which leaves connections to health checks of other hosts.
     fn of(self, reserved: bool) -> (usize, usize) {
         match reserved {
             false => (self.conns, self.conns - self.conns / 8),
@@ -380,7 +380,7 @@ impl Crowd {
 /// Whether there is room for one more connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Room {
-    /// There is.
+    /// There is room.
     Free,
     /// When this member of the list is closed.
     Instead(usize),
@@ -400,7 +400,7 @@ impl CrowdState {
         self.idlest(reserved, None).map(Room::Instead)
     }
 
-    /// Of the address with most connections that has an idle one, or of `only` this address, the one that has been idle for the longest time.
+    /// The connection that has been idle for the longest time, of the address with most connections that has an idle one, or of `only` this address.
     fn idlest(&self, reserved: bool, only: Option<Net>) -> Option<usize> {
         let ours = || self.list.iter().enumerate().filter(|(_, one)| one.is_reserved(reserved));
         let mut of_net: BTreeMap<Net, usize> = BTreeMap::new();
@@ -719,12 +719,12 @@ mod tests {
         let [health, host] = [Net::V4(1), Net::V4(2)];
         let is_open =
             |place: &mut Place| place.closed.try_recv() == Err(oneshot::error::TryRecvError::Empty);
-        // It is the idlest of all from now on.
+        // This connection is the idlest of all from now on.
         let (_, mut probe, _) = admit(health);
         let mut places: Vec<_> = (0..20).map(|_| admit(host).1).collect();
         assert!(is_open(&mut probe));
         assert_eq!(places.iter_mut().filter_map(|place| is_open(place).then_some(())).count(), 3);
-        // Where all of that address are being answered, another one has to go.
+        // All connections of that address are being answered, so respool closes the connection of the other address.
         let open: Vec<_> = crowd
             .state()
             .list
