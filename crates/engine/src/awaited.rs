@@ -1,5 +1,5 @@
-//! Long-running requests: blocking commands (`BLPOP`), and large requests that the client is still sending. respool checks them again when the
-//! ACL rules of their user, or policies, change.
+//! Long-running requests: blocking commands (`BLPOP`), large requests that the client is still sending, and requests that are parked until their slot has
+//! an owner. respool checks them again when the ACL rules of their user, or policies, change.
 //!
 //! ```text
 //!   BLPOP l 0 ──▶ permitted, noted ──▶ the server waits …   ACL SETUSER u -blpop ──▶ checked again: respool closes the client, the server pops nothing
@@ -102,29 +102,34 @@ impl Engine {
                 }
             });
             if is_against_them {
+                self.drop_parked(Some(id));
                 self.close_client(id, Some("a new policy is against what it waits for"));
             }
         }
     }
 
-    /// Whether the client has an unanswered long-running request that this check refuses. A request in the server's words counts as refused.
+    /// Whether the client has an unanswered long-running request, or a parked one, that this check refuses. A request in the server's words counts as
+    /// refused, and so does a parked transaction.
     fn awaits(&self, id: ClientId, is_against: impl Fn(&Client, Judged<'_>) -> bool) -> bool {
         let Some(client) = self.clients.get(id) else { return false };
-        let Some(awaited) = &client.identity.awaited else { return false };
-        if awaited.place.wrapping_sub(client.places.head()) >= client.places.open() {
-            return false;
-        }
-        match &awaited.kind {
+        let is_open = |awaited: &&Awaited| {
+            awaited.place.wrapping_sub(client.places.head()) < client.places.open()
+        };
+        let is_refused = |request: &[u8], is_head: bool| {
+            let args: Vec<&[u8]> = Args::new(request).collect();
+            is_against(client, if is_head { Judged::Head(&args) } else { Judged::Whole(&args) })
+        };
+        let noted = client.identity.awaited.as_deref().filter(is_open);
+        let is_noted_refused = noted.is_some_and(|awaited| match &awaited.kind {
             Kind::Reworded => true,
-            Kind::Whole(request) => {
-                let args: Vec<&[u8]> = Args::new(request).collect();
-                is_against(client, Judged::Whole(&args))
-            }
-            Kind::Head(request) => {
-                let args: Vec<&[u8]> = Args::new(request).collect();
-                is_against(client, Judged::Head(&args))
-            }
-        }
+            Kind::Whole(request) => is_refused(request, false),
+            Kind::Head(request) => is_refused(request, true),
+        });
+        let is_reworded = self.namespace().is_some();
+        is_noted_refused
+            || self.parked.of(Some(id)).any(|parked| {
+                is_reworded || !parked.rest.is_empty() || is_refused(&parked.bytes, false)
+            })
     }
 }
 

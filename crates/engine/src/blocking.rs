@@ -21,6 +21,7 @@ use crate::command::{Class, CommandId, Flags, ids};
 use crate::engine::Engine;
 use crate::ids::NodeId;
 use crate::lease::{Use, Way};
+use crate::parked::Parked;
 use crate::reject;
 use crate::request::Step;
 use crate::scatter::Wish;
@@ -92,9 +93,10 @@ impl Engine {
         }
     }
 
-    /// Closes a client that has ended its stream before its blocking command began: the element that the command would wait for must go to another client.
+    /// Closes a client that has ended its stream, or was told to go, before its blocking command began: the element that the command would wait for must go
+    /// to another client.
     fn unless_there(&mut self, id: crate::ClientId) -> Option<Step> {
-        let ended = self.clients.get(id).is_none_or(|client| client.eof);
+        let ended = self.clients.get(id).is_none_or(|client| client.eof || client.closing);
         ended.then(|| {
             self.begin_close(id);
             Step::Gone
@@ -142,13 +144,32 @@ impl Engine {
         }
     }
 
-    /// Whether this client waits for the reply to a blocking command.
+    /// Whether this client waits for the reply to a blocking command, which is at a server or on its way to another one.
     pub(crate) fn is_blocked(&self, id: crate::ClientId) -> bool {
         let Some(client) = self.clients.get(id) else { return false };
         let upstream = client.lease.as_ref().and_then(|lease| lease.upstream);
         let upstream = upstream.and_then(|upstream| self.upstreams.get(upstream));
         client.places.open() > 0
-            && (upstream.is_some_and(|up| up.no_reply_before.is_some()) || self.is_on_errands(id))
+            && (upstream.is_some_and(|up| up.no_reply_before.is_some())
+                || self.is_on_errands(id)
+                || self.has_parked_wait(id))
+    }
+
+    /// Whether a blocking command of this client is parked. A command inside a transaction blocks nobody.
+    fn has_parked_wait(&self, id: crate::ClientId) -> bool {
+        let blocks = |parked: &Parked| match (parked.command, Args::new(&parked.bytes).next()) {
+            (Some(row), _) => blocks(row),
+            (None, Some(name)) => self.is_learned_and_leased(name),
+            (None, None) => false,
+        };
+        !self.is_queueing(id)
+            && self.parked.of(Some(id)).any(|one| one.leased && one.rest.is_empty() && blocks(one))
+    }
+
+    /// Whether the servers' own table has this command, and respool gives it a connection of its own, on which it may wait.
+    fn is_learned_and_leased(&self, name: &[u8]) -> bool {
+        let learned = self.learned.as_ref().and_then(|learned| learned.lookup(name));
+        learned.is_some_and(|command| command.class == Class::Leased)
     }
 
     /// How many clients are blocked as a server counts them: they wait for the reply to a blocking command, or for the end
@@ -175,10 +196,7 @@ impl Engine {
     ) {
         let may_wait = match row {
             Some(row) => blocks(row),
-            None => {
-                let learned = self.learned.as_ref().and_then(|learned| learned.lookup(args[0]));
-                learned.is_some_and(|command| command.class == Class::Leased)
-            }
+            None => self.is_learned_and_leased(args[0]),
         };
         if !may_wait {
             return;

@@ -7,6 +7,8 @@
 //!                                                 │
 //!   next turn, behind what came for others ◀──────┘
 //! ```
+//! A reply to EXEC in which respool changes values waits in the same way while other such replies have taken the turn (`policy::change`).
+//!
 //! A connection that its server ends is heard to its end first: its messages were published.
 //!
 //! Not here: who gets which frame (`pubsub::fanout`, `tracking`), and the bound on what waits for one client (`push`).
@@ -14,6 +16,7 @@
 //! Invariant: while nobody's connection ends, copies of a turn cost at most [`FAN_TURN_COST`] and one frame more, or all pushes before one delimiter.
 
 use crate::Action;
+use crate::command::ids;
 use crate::engine::Engine;
 use crate::ids::UpstreamId;
 use crate::limits::{FAN_COPY_COST, FAN_SEND_COST, FAN_TURN_COST};
@@ -69,6 +72,17 @@ impl Engine {
         }
     }
 
+    /// Whether the next reply of this connection is one to EXEC, which then waits for the next turn: respool changes values in it.
+    #[cold]
+    pub(crate) fn exec_waits_for_turn(&mut self, id: UpstreamId) -> bool {
+        let front = self.upstreams.get(id).and_then(|upstream| upstream.inflight.front());
+        let waits = front.is_some_and(|run| run.command == Some(ids::EXEC));
+        if waits {
+            self.fan_out_later(id);
+        }
+        waits
+    }
+
     /// A turn begins: first those that wait go on.
     pub(crate) fn run_late_fans(&mut self, now: Time) {
         self.grants.fan.cost = 0;
@@ -96,6 +110,7 @@ impl Engine {
         while self.grants.fan.has(id) {
             self.grants.fan.forget(id);
             self.grants.fan.cost = 0;
+            self.begin_changing();
             self.input_again(now, id);
             if !self.upstreams.get(id).is_some_and(Upstream::is_ready) {
                 // Its last words ended it.

@@ -484,6 +484,8 @@ pub struct Asked {
     pub protocol: Protocol,
     /// What to make of the answers.
     pub purpose: Purpose,
+    /// The question changes something, and may close its own client.
+    pub(crate) changes: bool,
     /// The question's turn among the questions that wait, kept after the question was asked.
     pub(crate) turn: Option<Turn>,
     /// Bytes of this record and of the question.

@@ -473,8 +473,12 @@ impl Engine {
         }
     }
 
-    /// Nothing more of this client is processed; it is closed when it has what it is owed.
+    /// Nothing more of this client is processed; it is closed when it has what it is owed. A client that waits at a server is closed at once: the element
+    /// that it waits for must go to another client.
     pub(crate) fn begin_close(&mut self, id: ClientId) {
+        if self.is_blocked(id) {
+            return self.close_client(id, None);
+        }
         if let Some(client) = self.clients.get_mut(id) {
             client.closing = true;
             client.hold = Hold::No;

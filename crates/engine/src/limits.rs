@@ -82,6 +82,10 @@ pub const FAN_COPY_COST: usize = 64;
 /// A key that is looked at when a server tells that all keys changed costs as much as a copy of so many bytes.
 pub const FAN_KEY_COST: usize = 256;
 
+/// Cost of a change of a key for each client that may have it, beside that: respool looks whether the client reads the key just now, and forgets that it
+/// has it. Some 2 µs.
+pub const FAN_READER_COST: usize = 3 << 10;
+
 /// Cost of a client's first copy in a turn beside that, as it takes a send.
 pub const FAN_SEND_COST: usize = 2 << 10;
 

@@ -403,12 +403,15 @@ impl Engine {
             client.is_some_and(|client| self.clients.get(client).is_none())
         };
         let gone: Vec<_> = self.parked.queues.keys().copied().filter(is_gone).collect();
-        for client in gone {
-            while let Some(mut parked) = self.parked.pop_front(client) {
-                self.parked.unwatch(&mut parked);
-                // A merge ends with its last part, wanted or not.
-                self.give_up(Time::default(), &parked);
-            }
+        gone.into_iter().for_each(|client| self.drop_parked(client));
+    }
+
+    /// What this client has parked is not sent on any more.
+    pub(crate) fn drop_parked(&mut self, client: Option<ClientId>) {
+        while let Some(mut parked) = self.parked.pop_front(client) {
+            self.parked.unwatch(&mut parked);
+            // A merge ends with its last part, wanted or not.
+            self.give_up(Time::default(), &parked);
         }
     }
 

@@ -244,6 +244,7 @@ impl Engine {
             let Some(client) = self.clients.get_mut(id) else { continue };
             let before = old.at(client.user as usize);
             let Some(user) = before.and_then(|before| users.follow(before)) else {
+                self.drop_parked(Some(id));
                 self.close_without_user(id);
                 continue;
             };
@@ -261,6 +262,7 @@ impl Engine {
             if self.listens_in_vain(id, before, after) {
                 self.close_client(id, Some("its user may not listen to these channels any more"));
             } else if self.awaits_in_vain(id) {
+                self.drop_parked(Some(id));
                 self.close_client(id, Some("its user may not do any more what it waits for"));
             }
         }
@@ -294,7 +296,7 @@ impl Engine {
         client.access = Access::Nothing;
         client.user = self.settings.users.default_position();
         self.sweep.look_for_unknown(Time::default());
-        if self.asked.is_of(id) {
+        if self.asked.is_change_of(id) {
             // It removed itself, and gets the answer before it goes.
             self.tell_closed(id, CAUSE);
             self.begin_close(id);

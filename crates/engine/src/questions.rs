@@ -77,6 +77,11 @@ impl OpenQuestions {
         self.tickets(client).next().is_some()
     }
 
+    /// True if this client has an open question that changes something: it may be closed by its own words, and gets the answer before.
+    pub(crate) fn is_change_of(&self, client: ClientId) -> bool {
+        self.tickets(client).any(|ticket| self.all.get(&ticket).is_some_and(|asked| asked.changes))
+    }
+
     fn tickets(&self, client: ClientId) -> impl Iterator<Item = u64> {
         self.of.range((client, 0)..=(client, u64::MAX)).map(|(_, ticket)| *ticket)
     }

@@ -352,6 +352,15 @@ impl Engine {
         }
     }
 
+    /// The reply at `pos` is looked at again when the driver gives back the buffer with its request.
+    #[cold]
+    pub(crate) fn wait_for_buffer(&mut self, id: UpstreamId, pos: usize) -> usize {
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            upstream.waits_for_buffer = true;
+        }
+        pos
+    }
+
     /// It is an error as others are.
     pub(crate) fn pass_error(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) {
         if let Some(upstream) = self.upstreams.get_mut(id) {

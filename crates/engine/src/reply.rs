@@ -175,6 +175,9 @@ impl Engine {
         // What a server that is left does not do is done by those that took its place.
         let watch = !self.is_one() || (self.generation > 0 && self.comes_from_left(id));
         while pos < input.len() {
+            if self.has_changed_enough() && self.exec_waits_for_turn(id) {
+                return Ok(pos);
+            }
             let Some(upstream) = self.upstreams.get_mut(id).filter(|up| up.has_socket()) else {
                 return Ok(input.len());
             };
@@ -564,15 +567,6 @@ impl Engine {
         let scanned = upstream.scanner.position() - upstream.forwarded;
         upstream.forwarded += scanned;
         scanned as usize
-    }
-
-    /// The reply at `pos` is looked at again when the driver gives back the buffer with its request.
-    #[cold]
-    pub(crate) fn wait_for_buffer(&mut self, id: UpstreamId, pos: usize) -> usize {
-        if let Some(upstream) = self.upstreams.get_mut(id) {
-            upstream.waits_for_buffer = true;
-        }
-        pos
     }
 
     /// Bytes that wait in the tail can be looked at: a buffer is back, or a turn begins.

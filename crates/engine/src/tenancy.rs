@@ -107,7 +107,11 @@ impl Settings {
 
 /// A client on its way from one engine to another.
 #[derive(Debug)]
-pub struct Leaver(Client);
+pub struct Leaver {
+    client: Client,
+    /// The tenant whose servers the client used.
+    of: Option<TenantId>,
+}
 
 impl Engine {
     /// The tenant of the listener that the client came to.
@@ -134,14 +138,18 @@ impl Engine {
         }
         (client.hold, client.queued, client.corked_until) = (Hold::No, false, None);
         (client.epoch, client.out.dirty) = (0, false);
-        Some(Leaver(client))
+        let of = match &self.settings.login {
+            Some(login) => Some(login.base),
+            None => self.settings.own_tenant(),
+        };
+        Some(Leaver { client, of })
     }
 
-    /// Takes in a client of another engine, in the database that clients begin in here. What it has sent is processed with
-    /// [`Self::begin_admitted`].
+    /// Takes in a client of another engine. A client of another tenant begins in this tenant's database; a client that stays in its tenant keeps the
+    /// database that it selected, as behind AUTH at a server. What it has sent is processed with [`Self::begin_admitted`].
     #[must_use]
     pub fn admit_client(&mut self, leaver: Leaver) -> ClientId {
-        let Leaver(mut client) = leaver;
+        let Leaver { mut client, of } = leaver;
         client.identity.is_arriving = true;
         client.conn = self.next_conn();
         match &self.settings.login {
@@ -152,7 +160,9 @@ impl Engine {
                 client.identity.unknown_since = None;
             }
             None => {
-                client.db = self.settings.node.db;
+                if of != self.settings.own_tenant() {
+                    client.db = self.settings.node.db;
+                }
                 // Users are everybody's, but what is looked at beside them (policies, mirrors) is each tenant's own.
                 match client.access {
                     Access::Nothing => client.user = self.settings.users.default_position(),
@@ -326,11 +336,11 @@ impl Engine {
         }
     }
 
-    /// Closes a client behind the replies that it is owed; at once if it is blocked or in the middle of a large request.
+    /// Closes a client as [`Engine::begin_close`] does; at once also if it is in the middle of a large request.
     pub(crate) fn send_away(&mut self, id: ClientId) {
         let is_sending =
             |client: &Client| matches!(client.hold, Hold::Streaming(_) | Hold::Skipping);
-        match self.is_blocked(id) || self.clients.get(id).is_some_and(is_sending) {
+        match self.clients.get(id).is_some_and(is_sending) {
             true => self.close_client(id, None),
             false => self.begin_close(id),
         }

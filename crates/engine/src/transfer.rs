@@ -157,15 +157,17 @@ impl Engine {
         known: &route::Known,
         (head, begun): (&[&[u8]], &[u8]),
     ) -> Option<(usize, Step)> {
-        if head.len() == 1 && self.is_container(known, head[0]) {
-            // The server looks its second word up as it does a name.
+        let is_user = self.clients.get(id).is_some_and(Client::is_authenticated);
+        if (head.len() == 1 && self.is_container(known, head[0]))
+            || (is_user && self.is_renamed(head[0]))
+        {
+            // The server looks its second word up as it does a name; a new name is changed when the request is whole.
             return Some(self.whole_or_skipped(id, begun.len(), reject::TOO_LARGE_TO_LOOK_AT));
         }
         if !matches!(known.way, Way::Unknown | Way::Apart) {
             return None;
         }
-        let client = self.clients.get(id)?;
-        let lookup = match client.is_authenticated() {
+        let lookup = match is_user {
             true => self.look_up(now, id, known, head),
             false => Lookup::Absent,
         };

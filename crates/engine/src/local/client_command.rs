@@ -301,7 +301,7 @@ impl Engine {
             .map(|(id, _)| id)
             .collect();
         for id in &matching {
-            if self.asked.is_of(*id) {
+            if self.asked.is_change_of(*id) {
                 // It asked for it itself, and gets the answer before it goes, as with Redis.
                 self.begin_close(*id);
             } else {

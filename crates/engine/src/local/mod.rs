@@ -305,7 +305,8 @@ impl Engine {
         let Some(client) = self.clients.get_mut(call.id) else { return Step::Gone };
         let seq = if call.inside.is_none() { client.places.reserve(1) } else { 0 };
         let (protocol, silent, inside) = (client.protocol, call.silent, call.inside);
-        if !only_reads(&question) {
+        let changes = !only_reads(&question);
+        if changes {
             // The client's own next request comes after the pause has begun, or after it was killed.
             self.hold_for_answers(call.id);
         }
@@ -321,6 +322,7 @@ impl Engine {
             silent,
             protocol,
             purpose,
+            changes,
             turn,
             bytes,
             noted,

@@ -220,10 +220,8 @@ impl Engine {
 
     /// Whether it must wait for that.
     pub(crate) fn changes_later(&self, merge: MergeId) -> bool {
-        self.policy.as_ref().is_some_and(|state| {
-            let changing = &state.changing;
-            changing.changed_bytes >= CHANGED_TURN_BYTES && changing.merges.contains_key(&merge)
-        })
+        self.has_changed_enough()
+            && self.policy.as_ref().is_some_and(|one| one.changing.merges.contains_key(&merge))
     }
 
     /// Whether replies wait for that.
@@ -233,13 +231,13 @@ impl Engine {
 
     /// A turn begins for replies that are changed: first those that wait.
     pub(crate) fn run_late_replies(&mut self, now: Time) {
-        let Some(state) = &mut self.policy else { return };
-        state.changing.changed_bytes = 0;
-        for _ in 0..state.changing.late.len() {
-            let Some(state) = &mut self.policy else { return };
-            if state.changing.changed_bytes >= CHANGED_TURN_BYTES {
+        self.begin_changing();
+        let late = self.policy.as_ref().map_or(0, |state| state.changing.late.len());
+        for _ in 0..late {
+            if self.has_changed_enough() {
                 return;
             }
+            let Some(state) = &mut self.policy else { return };
             let Some(merge) = state.changing.late.pop_front() else { return };
             self.finish_merge(now, merge);
         }
@@ -248,7 +246,22 @@ impl Engine {
     /// An element of the reply to EXEC becomes what the client expects; of the room for values so much is left.
     pub(crate) fn change_element(&mut self, outward: &Outward, reply: &mut Vec<u8>, left: usize) {
         if let Some(state) = &mut self.policy {
-            (*reply, _) = state.changing.change(outward, reply, left);
+            let cost_bytes;
+            (*reply, cost_bytes) = state.changing.change(outward, reply, left);
+            state.changing.changed_bytes += cost_bytes;
+        }
+    }
+
+    /// Whether replies that are changed wait for the next turn.
+    #[inline]
+    pub(crate) fn has_changed_enough(&self) -> bool {
+        self.policy.as_ref().is_some_and(|one| one.changing.changed_bytes >= CHANGED_TURN_BYTES)
+    }
+
+    /// Replies have the room of a whole turn again.
+    pub(crate) fn begin_changing(&mut self) {
+        if let Some(state) = &mut self.policy {
+            state.changing.changed_bytes = 0;
         }
     }
 

@@ -45,7 +45,7 @@ use crate::command::{CommandId, Flags, ids};
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{
-    FAN_KEY_COST, RELINK_MS, TRACKED_BYTES_MAX, TRACKED_KEYS_MAX, TRACKED_PART,
+    FAN_KEY_COST, FAN_READER_COST, RELINK_MS, TRACKED_BYTES_MAX, TRACKED_KEYS_MAX, TRACKED_PART,
     TRACKED_REQUEST_KEYS_MAX,
 };
 use crate::news::What;
@@ -534,9 +534,16 @@ impl Engine {
     fn keys_changed(&mut self, by: (Time, UpstreamId), from: UpstreamKey, keys: &Arc<[Name]>) {
         for key in keys.iter() {
             let Some(readers) = self.caches.keys.get(key) else { continue };
-            let hears = |id: &ClientId| self.hears(*id, from);
-            let clients: Vec<ClientId> = readers.clients.iter().copied().filter(hears).collect();
+            let hears = |id: &&ClientId| self.hears(**id, from);
+            // What a connection of one client tells is for that client alone, however many have the key.
+            let clients: Vec<ClientId> = match &from.owner {
+                Some(owner) => {
+                    readers.clients.get(owner).filter(hears).copied().into_iter().collect()
+                }
+                None => readers.clients.iter().filter(hears).copied().collect(),
+            };
             for id in clients {
+                self.grants.fan.pay(FAN_READER_COST, false);
                 self.key_changed(Some(by), id, key);
             }
         }

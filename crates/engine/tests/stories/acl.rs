@@ -176,6 +176,44 @@ fn who_waits_for_what_it_may_not_any_more_is_closed() {
     }
 }
 
+/// Two clients of `w` have a request each that waits until its slot has an owner, or the first one of a transaction.
+fn story_without_owner<const N: usize>(sent: [&str; N], replies: [&str; N], rest: &str) -> Story {
+    let mut story = Story::warm_cluster_with(|settings| settings.users = users(&[WRITER]).into());
+    story.client("w").says("AUTH w x").gets("+OK").says(sent).says(rest);
+    story.node("n1").gets(sent).answers(replies);
+    story.client("m").says("AUTH w x").gets("+OK").says("SET app:{a4}m 1");
+    story.node_conn("n1", 1).gets("SET app:{a4}m 1").answers(DOWN);
+    story
+}
+
+const DOWN: &str = "-CLUSTERDOWN Hash slot not served";
+
+// Found by a test from outside: a request that waited for an owner of its slot was done after its user had lost the right, or was gone.
+#[test]
+fn who_waits_for_an_owner_of_its_slot_is_closed_if_it_may_not_any_more() {
+    for mut story in [
+        story_without_owner(["SET app:{a4} 1"], [DOWN], "PING"),
+        story_without_owner(["MULTI", "SET app:{a4} 1"], ["+OK", DOWN], "EXEC"),
+    ] {
+        change(&mut story, &["resetkeys", "~app:{a4}m"]);
+        story.client("w").is_closed();
+        story.after_ms(100);
+        story.node_conn("n1", 1).gets("SET app:{a4}m 1").answers("+OK");
+        story.node("n1").gets_nothing();
+        story.client("m").gets("+OK").is_open();
+    }
+}
+
+#[test]
+fn who_waits_for_an_owner_of_its_slot_is_closed_with_its_user() {
+    let mut story = story_without_owner(["SET app:{a4} 1"], [DOWN], "PING");
+    story.reconfigures(|settings| settings.users = users(&[]).into());
+    story.client("w").is_closed();
+    story.client("m").is_closed();
+    story.after_ms(1_000);
+    story.node("n1").gets_nothing();
+}
+
 #[test]
 fn what_was_waited_for_and_has_come_closes_nobody() {
     let mut story = story(&[WRITER]);

@@ -279,6 +279,61 @@ fn a_client_that_watches_and_has_gone_waits_for_nothing() {
     }
 }
 
+// Found by a test from outside: the command was sent on after its client had closed, waited for good, and took elements of others.
+#[test]
+fn a_command_on_its_way_to_another_node_ends_with_its_client() {
+    for reply in ["-TRYAGAIN x", "-CLUSTERDOWN Hash slot not served", "-LOADING x"] {
+        for command in ["BLPOP a4 0", "XREAD BLOCK 0 STREAMS a4 0-1", "BLMOVE a4 a4 LEFT RIGHT 0"] {
+            let mut story = Story::warm_cluster();
+            story.client("b").says(command);
+            story.node_conn("n1", 2).gets(command).answers(reply);
+            story.client("b").ends().is_closed();
+            story.after_ms(30_000);
+            story.node("n1").gets_nothing();
+        }
+    }
+}
+
+// As above, where the node that has the slot now is not connected yet.
+#[test]
+fn a_command_that_waits_for_a_connection_elsewhere_ends_with_its_client() {
+    let mut story = Story::warm_cluster();
+    story.client("b").says("BLPOP a4 0");
+    story.node_conn("n1", 2).gets("BLPOP a4 0");
+    let mut story = story.by_hand();
+    story.node_conn("n1", 2).ask("a4", "n2");
+    story.client("b").ends().is_closed();
+    assert_eq!(story.engine.report(engine::Time::default()).clients, 1);
+}
+
+#[test]
+fn a_transaction_on_its_way_to_another_node_outlives_the_end_of_its_clients_stream() {
+    let mut story = Story::warm_cluster();
+    story.client("b").says(["MULTI", "BLPOP a4 0", "EXEC"]);
+    story.node("n1").gets(["MULTI", "BLPOP a4 0"]).answers(["+OK", "-TRYAGAIN x"]);
+    story.client("b").ends().is_open();
+    story.after_ms(100);
+    story.node("n1").gets(["MULTI", "BLPOP a4 0"]).answers(["+OK", "+QUEUED"]);
+    story.node("n1").gets("EXEC").answers("*1\r\n*-1\r\n");
+    story.client("b").gets(["+OK", "+QUEUED", "*1\r\n*-1\r\n"]).is_closed();
+}
+
+// Found by a test from outside: a client that was killed went on waiting if an answer of the workers to it was open.
+#[test]
+fn a_killed_client_that_waits_is_closed_though_an_answer_to_it_is_open() {
+    let mut story = Story::new();
+    story.client("a").says("CLIENT ID").gets(":1");
+    story.holds_questions();
+    story.client("a").says(["WATCH k", "SLOWLOG GET -1", "BLPOP list 0"]);
+    story.conn(1).gets(["WATCH k", "BLPOP list 0"]).answers("+OK");
+    story.client("a").gets("+OK");
+    story.client("b").says("CLIENT KILL ID 1");
+    story.workers_answer_newest();
+    story.client("b").gets(":1");
+    story.client("a").is_closed();
+    story.conn(1).is_closed();
+}
+
 #[test]
 fn one_that_waits_is_sent_on_when_its_slot_moves() {
     let mut story = Story::warm_cluster();

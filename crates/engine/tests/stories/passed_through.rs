@@ -308,6 +308,17 @@ fn reset_and_a_user_of_the_proxy_lead_back() {
     base.client("c").gets("+OK").says("ACL WHOAMI").gets("\"root\"");
 }
 
+// Found by a test from outside: AUTH as a user of the proxy led back to the first database without a word.
+#[test]
+fn auth_as_a_user_of_the_proxy_keeps_the_database() {
+    let (mut base, mut bob) = logged_in();
+    bob.client("c").says("SELECT 3").gets("+OK");
+    bob.client("c").says(["AUTH root pw", "CLIENT INFO"]).gets_nothing();
+    assert!(bob.hands_over("c", &mut base));
+    let info = base.client("c").takes_text();
+    assert!(info.contains(" db=3 "), "{info}");
+}
+
 #[test]
 fn what_the_proxy_answers_the_server_must_allow() {
     let (_base, mut bob) = logged_in();

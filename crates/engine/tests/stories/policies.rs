@@ -126,6 +126,29 @@ fn a_command_that_was_renamed_goes_on_under_its_real_name() {
     assert!(text.contains("unknown command 'SET'") && text.contains(ABORTED), "{text}");
 }
 
+// Found by a test from outside: it was an unknown command.
+#[test]
+fn a_large_request_under_a_new_name_is_done() {
+    let rename = vec![Renaming { from: b"set".as_slice().into(), to: b"put".as_slice().into() }];
+    let mut story = story(Rules { rename, ..Rules::default() });
+    let mut put = large_set("k", 1 << 20);
+    put[8..11].copy_from_slice(b"put");
+    for begun in [11, 1_000, 900_000] {
+        story.client("a").sends(&put[..begun]).sends(&put[begun..]);
+        assert_eq!(story.server().takes_requests(), 1);
+        story.server().answers("+OK");
+        story.client("a").gets("+OK");
+    }
+    // Nobody knows who sends it.
+    story.reconfigures(|settings| {
+        let mut users = Users::default();
+        users.set(b"default", &[b"off"]).expect("rules");
+        settings.users = users.into();
+    });
+    story.client("b").sends(&put[..1_000]);
+    assert!(story.client("b").takes_text().starts_with("-"));
+}
+
 #[test]
 fn a_blocked_key_is_refused_wherever_it_stands() {
     let mut story = story(block("key=user:42:* key=news"));

@@ -3,8 +3,8 @@
 use crate::pubsub::{confirms, listens, message};
 use crate::words::{HELLO_2, Story, bulk, request};
 use engine::limits::{
-    BACKLOG_BYTES, FAN_KEY_COST, FAN_TURN_COST, QUESTIONS_MAX, SLOW_TURN_MAX, TURN_REPLY_BYTES,
-    WINDOW_MIN, WINDOW_MOST, WINDOW_START, WINDOW_UNTRIED,
+    BACKLOG_BYTES, FAN_KEY_COST, FAN_READER_COST, FAN_TURN_COST, QUESTIONS_MAX, SLOW_TURN_MAX,
+    TURN_REPLY_BYTES, WINDOW_MIN, WINDOW_MOST, WINDOW_START, WINDOW_UNTRIED,
 };
 
 /// A server that has answered something.
@@ -480,6 +480,49 @@ fn a_flood_of_invalidations_goes_out_in_turns() {
     assert!((FAN_TURN_COST..2 * FAN_TURN_COST).contains(&copies), "{copies} bytes in one turn");
     story.after_ms(0);
     assert_eq!(story.client("99").takes_text().matches("invalidate").count(), 3);
+}
+
+// Found by a test from outside: changes of thousands of short keys that hundreds of clients had were one turn.
+#[test]
+fn changes_of_keys_that_many_have_are_told_in_turns() {
+    const KEYS: usize = 800;
+    let mut story = Story::new();
+    let names: Vec<String> = (0..KEYS).map(|number| format!("k{number}")).collect();
+    let request = format!("MGET {}", names.join(" "));
+    for number in 0..100 {
+        let client = number.to_string();
+        story.client(&client).says("HELLO 3").takes_text();
+        story.client(&client).says("CLIENT TRACKING ON").takes_text();
+        story.client(&client).says(&*request);
+    }
+    let values = format!("*{KEYS}\r\n{}", "$-1\r\n".repeat(KEYS));
+    while story.server().waiting() > 0 {
+        match story.server().takes_one().as_deref() {
+            Some(line) if line.starts_with("MGET") => story.server().answers(&*values),
+            _ => story.server().answers("+OK"),
+        };
+    }
+    (0..100).for_each(|number| drop(story.client(&number.to_string()).takes_text()));
+    let told =
+        |name: &String| format!(">2\r\n$10\r\ninvalidate\r\n*1\r\n${}\r\n{name}\r\n", name.len());
+    let told: Vec<String> = names.iter().map(told).collect();
+    let mut counts = [0; 100];
+    let mut take = |story: &mut Story| {
+        for (number, count) in counts.iter_mut().enumerate() {
+            let text = story.client(&number.to_string()).takes_text();
+            *count += text.matches("invalidate").count();
+        }
+        counts
+    };
+    story.server().sends_at_once(told.concat().as_bytes());
+    story.turn_once();
+    let in_one_turn: usize = take(&mut story).iter().sum();
+    let bound = FAN_TURN_COST / FAN_READER_COST;
+    assert!((bound / 2..3 * bound).contains(&in_one_turn), "{in_one_turn} in one turn");
+    for _ in 0..10 {
+        story.after_ms(0);
+    }
+    assert_eq!(take(&mut story), [KEYS; 100]);
 }
 
 // Found by an attack: each of thousands of flushes went through all keys that clients were reading. One that does costs the worker more than a turn.

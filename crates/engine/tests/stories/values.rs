@@ -163,6 +163,48 @@ fn all_values_of_a_transaction_have_the_room_of_one_reply() {
     assert_eq!(got.matches("-ERR respool: ").count(), 1);
 }
 
+// Found by a test from outside: replies to EXEC of two hundred clients that came together were one turn.
+#[test]
+fn values_of_transactions_of_many_clients_are_opened_in_turns() {
+    let mut story = compressed_by(Compression::Zstd { level: 3 });
+    story.client("a").sends(&large_set("p:big", 3 << 20));
+    let stored = story.server().takes_last_argument();
+    story.server().answers("+OK");
+    story.client("a").gets("+OK");
+    let mut reply = b"*2\r\n".to_vec();
+    (0..2).for_each(|_| resp::encode::bulk(&mut reply, &stored));
+    let names = ["c1", "c2", "c3"];
+    let conns = names.map(|name| {
+        story.client(name).says(["MULTI", "GET p:big", "GET p:big", "EXEC"]);
+        let conn = story.connects_made();
+        assert_eq!(story.conn(conn).takes_requests(), 4);
+        story.conn(conn).answers(["+OK", "+QUEUED", "+QUEUED"]);
+        story.client(name).gets(["+OK", "+QUEUED", "+QUEUED"]);
+        conn
+    });
+    for conn in conns {
+        story.conn(conn).sends_at_once(&reply);
+    }
+    let answered = |story: &mut Story| {
+        names.map(|name| story.client(name).takes_text().matches("$3145728").count())
+    };
+    story.turn_once();
+    // One when it came, and one of those that waited.
+    assert_eq!(answered(&mut story), [2, 2, 0]);
+    story.turn();
+    assert_eq!(answered(&mut story), [0, 0, 2]);
+    // The reply that waits on a connection which ends is opened before.
+    for (name, conn) in names.into_iter().zip(conns) {
+        story.client(name).says(["MULTI", "GET p:big", "GET p:big", "EXEC"]);
+        story.conn(conn).takes_requests();
+        story.conn(conn).answers(["+OK", "+QUEUED", "+QUEUED"]);
+        story.client(name).takes_text();
+    }
+    story.conn(conns[0]).is_read_at_once(&reply);
+    story.conn(conns[1]).sends_and_dies(&reply, "closed by the server");
+    assert_eq!(answered(&mut story), [2, 2, 0]);
+}
+
 /// Encrypted values, of strings and of fields; the first key writes.
 fn sealed(keys: &[(&str, &str)], encrypted_only: bool) -> Settings {
     let key = |(name, digits): &(&str, &str)| SealingKey::new(name, digits.repeat(32).as_bytes());

@@ -338,6 +338,14 @@ impl Story {
         self.questions.len()
     }
 
+    /// Answers the newest question, before those that were asked earlier.
+    pub(crate) fn workers_answer_newest(&mut self) {
+        let newest = self.questions.pop_back().expect("a question");
+        self.questions.push_front(newest);
+        self.answer_front();
+        self.turn();
+    }
+
     /// Answers those that are open now.
     pub(crate) fn workers_answer_open(&mut self) {
         let later = self.questions.split_off(self.questions.len());

@@ -90,6 +90,13 @@ impl SimDriver {
         self.waker.clone()
     }
 
+    /// Whether it has events to give, or its last wait is over by now: a worker on a real network would wake up.
+    pub fn is_due(&self) -> bool {
+        let net = self.net.borrow();
+        let deadline_us = net.drivers[self.me].deadline_us;
+        net.is_ready(self.me) || deadline_us.is_some_and(|at_us| at_us <= net.now_us)
+    }
+
     /// How many connections it holds, with those that are still connecting.
     pub fn conns(&self) -> usize {
         self.conns.len()

@@ -105,6 +105,9 @@ pub struct Worker<D: Driver> {
     changed: bool,
     drain_until: Option<Time>,
     stopped: bool,
+    /// Turns since the invariants were checked.
+    #[cfg(debug_assertions)]
+    unchecked_turns: u8,
 }
 
 impl<D: Driver> Worker<D> {
@@ -141,6 +144,8 @@ impl<D: Driver> Worker<D> {
             changed: false,
             drain_until: None,
             stopped: false,
+            #[cfg(debug_assertions)]
+            unchecked_turns: 0,
         };
         worker.carry_out(now);
         worker

@@ -44,6 +44,25 @@ impl<D: Driver> Worker<D> {
             self.end_tenants(now);
         }
         #[cfg(debug_assertions)]
+        self.check_now_and_then();
+    }
+
+    /// Checks what must hold between turns, behind a few of them: an invariant that a turn has broken stays broken.
+    #[cfg(debug_assertions)]
+    fn check_now_and_then(&mut self) {
+        const EVERY: u8 = 4;
+        self.unchecked_turns = (self.unchecked_turns + 1) % EVERY;
+        if self.unchecked_turns == 0 {
+            self.check_invariants();
+        }
+    }
+
+    /// Checks what must hold between any two turns.
+    ///
+    /// # Panics
+    /// When something does not hold: a bug of ours.
+    #[cfg(debug_assertions)]
+    pub fn check_invariants(&self) {
         self.engine.check_invariants();
     }
 
@@ -59,6 +78,20 @@ impl<D: Driver> Worker<D> {
             .chain(self.names.deadline())
             .chain(headers)
             .min()
+    }
+
+    /// Whether a turn would not sleep now though the network has nothing: output is left, or something is due by time. For simulations, where no
+    /// driver sleeps.
+    pub fn is_due(&mut self) -> bool {
+        let now_us = self.driver.now_us();
+        let wait = self.first_wait();
+        match self.driver.shortened(wait) {
+            Wait::Poll => true,
+            Wait::Forever => self.changed,
+            Wait::Until(until_us) | Wait::Gather { until_us, .. } => {
+                self.changed || until_us <= now_us
+            }
+        }
     }
 
     fn first_wait(&self) -> Wait {

@@ -162,9 +162,16 @@ fn the_guides_other_extension_says_who_is_asked() {
         .map(|key| format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()).into_bytes())
         .collect();
     let expected = ["copy", "up", "up", "copy"].map(|name| say(name).into_bytes());
-    for _ in 0..50 {
-        assert_eq!(conn.pipeline(&requests).expect("replies"), expected);
-    }
+    let others = ["copy", "near", "up"].map(|name| say(name).into_bytes());
+    let mut as_expected = 0;
+    wait::until_true("the copy answers fifty pipelines", SOON, || {
+        let replies = conn.pipeline(&requests).expect("replies");
+        assert_eq!(replies[1..3], expected[1..3]);
+        // On a busy machine the copy may be late, and then another one is asked.
+        assert!([&replies[0], &replies[3]].iter().all(|reply| others.contains(reply)));
+        as_expected += usize::from(replies == expected);
+        as_expected == 50
+    });
     let info = conn.ask("INFO policies");
     assert!(info.contains("failed=0,rested=0,routed="), "{info}");
     // Without the copy the others are asked, and no client sees an error.

@@ -13,8 +13,9 @@
 //! - what the proxy keeps itself is never given to one who has seen a later value, and when all is quiet nothing of it is old;
 //! - memory, windows and upstreams stay within their bounds; after the drain nothing is left; nothing waits for ever.
 //!
-//! A failure prints its seed. `SIM_SEED=n cargo test -p server --test sim replay -- --nocapture` runs that seed alone and prints the end of its trace;
-//! `SIM_SEEDS=n` runs so many seeds of each kind, `RESPOOL_LONG=1` eight times as many as usual, and
+//! A failure prints its seed. `SIM_SEED=n cargo test -p server --test sim replay -- --nocapture` runs that seed alone and prints the end of its trace,
+//! with the invariants checked behind each turn instead of one of four;
+//! `SIM_SEEDS=n` runs so many seeds of each kind, `RESPOOL_LONG=1` twelve times as many as usual, checked so too, and
 //! `SIM_GO_ON=1` goes on behind a failure and tells all of them at the end. `proof` shows that the judge finds what is planted.
 //!
 //! Invariant: a seed gives the same run, event by event (`the_same_seed_is_the_same_run`).

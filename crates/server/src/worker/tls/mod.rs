@@ -127,6 +127,11 @@ impl<D: Driver> Secured<D> {
         self.layer.weights.change();
     }
 
+    /// How long the driver below may sleep in such a wait.
+    pub(super) fn shortened(&mut self, wait: Wait) -> Wait {
+        self.layer.shortened(wait)
+    }
+
     /// What happened so far, and what is there; `None`: nobody speaks TLS, nor did.
     pub fn report(&self) -> Option<TlsReport> {
         self.layer.report()

@@ -37,14 +37,37 @@ fn put_to_sleep(stack: &Stack, requests: usize) -> Vec<Conn> {
         .collect()
 }
 
-/// What others see meanwhile.
+/// Others use the same server meanwhile, for four seconds, and until enough of their requests are answered.
+///
+/// # Panics
+/// When a reply is wrong, or requests are not answered any more. How many seconds that takes is the machine's matter: the server makes hundreds of megabytes.
 fn others(stack: &Stack) -> Verdict {
+    const ENOUGH: u64 = 200;
     let mut checker = Checker::new(stack.front(), stack.server.endpoint());
     checker.clients = 4;
     checker.duration = Duration::from_secs(4);
-    let verdict = checker.run();
-    println!("{verdict}");
+    let run = || {
+        let verdict = checker.run();
+        println!("{verdict}");
+        verdict.assert_clean();
+        verdict
+    };
+    let verdict = run();
+    let mut answered = verdict.answered;
+    wait::until_true("the others are served", SOON, || {
+        answered > ENOUGH || {
+            answered += run().answered;
+            false
+        }
+    });
     verdict
+}
+
+/// The longest batch of others that share a server, and no proxy, with as many sleepers.
+fn slowest_directly(requests: usize) -> Duration {
+    let stack = Stack { proxy: None, server: RedisServer::start() };
+    let _sleepers = put_to_sleep(&stack, requests);
+    others(&stack).slowest
 }
 
 // A shared connection brings replies for everybody: it cannot simply be left unread for the sake of
@@ -70,9 +93,7 @@ fn row_21_slow_readers_cost_bounded_memory() {
     ]);
     let before = stack.rss_bytes();
     let mut sleepers = put_to_sleep(&stack, REQUESTS);
-    let verdict = others(&stack);
-    verdict.assert_clean();
-    assert!(verdict.answered > 200, "the others were held up: {verdict}");
+    others(&stack);
     if direct() {
         return;
     }
@@ -109,7 +130,6 @@ fn row_21_many_slow_readers_hold_the_others_up_no_longer_than_one() {
         Stack::with(&["--limits-client-out-max-bytes", "4MiB", "--timeouts-stall-ms", "2000"]);
     let mut sleepers = put_to_sleep(&stack, REQUESTS);
     let verdict = others(&stack);
-    verdict.assert_clean();
     assert!(verdict.slowest < Duration::from_secs(10), "held up: {verdict}");
     // What they do not take is kept, and none of them is closed.
     for conn in &mut sleepers {
@@ -125,11 +145,11 @@ fn row_21_slow_readers_hold_nobody_up_with_the_defaults() {
     let _turn = IN_TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut stack = Stack::start();
     let sleepers = put_to_sleep(&stack, REQUESTS);
-    let verdict = others(&stack);
-    verdict.assert_clean();
-    assert!(verdict.slowest < Duration::from_secs(5), "held up: {verdict}");
-    assert!(verdict.answered > 200, "the others were held up: {verdict}");
+    let slowest = others(&stack).slowest;
     drop(sleepers);
+    // A busy machine is slow for a direct client, too.
+    let is_usual = slowest < Duration::from_secs(5);
+    assert!(is_usual || slowest < 3 * slowest_directly(REQUESTS), "held up for {slowest:?}");
     stack.assert_alive();
 }
 
