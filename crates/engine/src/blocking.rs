@@ -155,7 +155,7 @@ impl Engine {
                 || self.has_parked_wait(id))
     }
 
-    /// Whether a blocking command of this client is parked. A command inside a transaction blocks nobody.
+    /// Whether a blocking command of this client is parked. A command inside a transaction does not block its client.
     fn has_parked_wait(&self, id: crate::ClientId) -> bool {
         let blocks = |parked: &Parked| match (parked.command, Args::new(&parked.bytes).next()) {
             (Some(row), _) => blocks(row),

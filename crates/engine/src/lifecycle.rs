@@ -473,8 +473,8 @@ impl Engine {
         }
     }
 
-    /// Nothing more of this client is processed; it is closed when it has what it is owed. A client that waits at a server is closed at once: the element
-    /// that it waits for must go to another client.
+    /// respool processes no more input of this client, and closes the client behind the replies that the client is owed. respool closes a client that waits
+    /// at a server at once: the element of that wait must go to another client.
     pub(crate) fn begin_close(&mut self, id: ClientId) {
         if self.is_blocked(id) {
             return self.close_client(id, None);

@@ -406,7 +406,7 @@ impl Engine {
         gone.into_iter().for_each(|client| self.drop_parked(client));
     }
 
-    /// What this client has parked is not sent on any more.
+    /// Drops all parked requests of this client.
     pub(crate) fn drop_parked(&mut self, client: Option<ClientId>) {
         while let Some(mut parked) = self.parked.pop_front(client) {
             self.parked.unwatch(&mut parked);

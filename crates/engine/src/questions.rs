@@ -77,7 +77,7 @@ impl OpenQuestions {
         self.tickets(client).next().is_some()
     }
 
-    /// True if this client has an open question that changes something: it may be closed by its own words, and gets the answer before.
+    /// True if this client has an open question that changes something: such a client may close itself, and gets the answer before.
     pub(crate) fn is_change_of(&self, client: ClientId) -> bool {
         self.tickets(client).any(|ticket| self.all.get(&ticket).is_some_and(|asked| asked.changes))
     }

@@ -352,7 +352,7 @@ impl Engine {
         }
     }
 
-    /// The reply at `pos` is looked at again when the driver gives back the buffer with its request.
+    /// respool looks at the reply at `pos` again when the driver gives back the buffer with its request.
     #[cold]
     pub(crate) fn wait_for_buffer(&mut self, id: UpstreamId, pos: usize) -> usize {
         if let Some(upstream) = self.upstreams.get_mut(id) {

@@ -109,7 +109,7 @@ impl Settings {
 #[derive(Debug)]
 pub struct Leaver {
     client: Client,
-    /// The tenant whose servers the client used.
+    /// The tenant of the servers that the client used.
     of: Option<TenantId>,
 }
 
@@ -146,7 +146,7 @@ impl Engine {
     }
 
     /// Takes in a client of another engine. A client of another tenant begins in this tenant's database; a client that stays in its tenant keeps the
-    /// database that it selected, as behind AUTH at a server. What it has sent is processed with [`Self::begin_admitted`].
+    /// database that it selected, as behind AUTH at a server. [`Self::begin_admitted`] processes the input of the client.
     #[must_use]
     pub fn admit_client(&mut self, leaver: Leaver) -> ClientId {
         let Leaver { mut client, of } = leaver;

@@ -535,7 +535,7 @@ impl Engine {
         for key in keys.iter() {
             let Some(readers) = self.caches.keys.get(key) else { continue };
             let hears = |id: &&ClientId| self.hears(**id, from);
-            // What a connection of one client tells is for that client alone, however many have the key.
+            // A connection of one client tells of changes for that client alone, however many clients have the key.
             let clients: Vec<ClientId> = match &from.owner {
                 Some(owner) => {
                     readers.clients.get(owner).filter(hears).copied().into_iter().collect()

@@ -126,7 +126,7 @@ fn a_command_that_was_renamed_goes_on_under_its_real_name() {
     assert!(text.contains("unknown command 'SET'") && text.contains(ABORTED), "{text}");
 }
 
-// Found by a test from outside: it was an unknown command.
+// Found by a test from outside: a large request under a new name was an unknown command.
 #[test]
 fn a_large_request_under_a_new_name_is_done() {
     let rename = vec![Renaming { from: b"set".as_slice().into(), to: b"put".as_slice().into() }];
@@ -139,7 +139,7 @@ fn a_large_request_under_a_new_name_is_done() {
         story.server().answers("+OK");
         story.client("a").gets("+OK");
     }
-    // Nobody knows who sends it.
+    // A client without a login is refused.
     story.reconfigures(|settings| {
         let mut users = Users::default();
         users.set(b"default", &[b"off"]).expect("rules");

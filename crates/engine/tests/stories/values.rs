@@ -189,7 +189,7 @@ fn values_of_transactions_of_many_clients_are_opened_in_turns() {
         names.map(|name| story.client(name).takes_text().matches("$3145728").count())
     };
     story.turn_once();
-    // One when it came, and one of those that waited.
+    // respool opened the first reply when it came, and the second in the turn after that.
     assert_eq!(answered(&mut story), [2, 2, 0]);
     story.turn();
     assert_eq!(answered(&mut story), [0, 0, 2]);

@@ -90,7 +90,7 @@ impl SimDriver {
         self.waker.clone()
     }
 
-    /// Whether it has events to give, or its last wait is over by now: a worker on a real network would wake up.
+    /// Whether the driver has events to give, or its last wait is over by now: a worker on a real network would wake up.
     pub fn is_due(&self) -> bool {
         let net = self.net.borrow();
         let deadline_us = net.drivers[self.me].deadline_us;

@@ -40,7 +40,7 @@ fn put_to_sleep(stack: &Stack, requests: usize) -> Vec<Conn> {
 /// Others use the same server meanwhile, for four seconds, and until enough of their requests are answered.
 ///
 /// # Panics
-/// When a reply is wrong, or requests are not answered any more. How many seconds that takes is the machine's matter: the server makes hundreds of megabytes.
+/// When a reply is wrong, or requests are not answered any more. The machine decides how many seconds that takes: the server makes hundreds of megabytes.
 fn others(stack: &Stack) -> Verdict {
     const ENOUGH: u64 = 200;
     let mut checker = Checker::new(stack.front(), stack.server.endpoint());
