@@ -16,7 +16,6 @@
 //! Invariant: while nobody's connection ends, copies of a turn cost at most [`FAN_TURN_COST`] and one frame more, or all pushes before one delimiter.
 
 use crate::Action;
-use crate::command::ids;
 use crate::engine::Engine;
 use crate::ids::UpstreamId;
 use crate::limits::{FAN_COPY_COST, FAN_SEND_COST, FAN_TURN_COST};
@@ -72,11 +71,10 @@ impl Engine {
         }
     }
 
-    /// Whether the next reply of this connection is one to EXEC, which then waits for the next turn: respool changes values in it.
+    /// Whether a reply to EXEC of this connection waits for the next turn, since respool changed enough values in this one.
     #[cold]
     pub(crate) fn exec_waits_for_turn(&mut self, id: UpstreamId) -> bool {
-        let front = self.upstreams.get(id).and_then(|upstream| upstream.inflight.front());
-        let waits = front.is_some_and(|run| run.command == Some(ids::EXEC));
+        let waits = self.has_changed_enough();
         if waits {
             self.fan_out_later(id);
         }

@@ -14,6 +14,7 @@
 use crate::bigkeys::BigKeys;
 use crate::client::{Client, Sizes};
 use crate::command::CommandId;
+use crate::command::ids;
 use crate::defect::is_protocol_error;
 use crate::engine::Engine;
 use crate::ids::{ClientId, MergeId, UpstreamId};
@@ -175,9 +176,6 @@ impl Engine {
         // What a server that is left does not do is done by those that took its place.
         let watch = !self.is_one() || (self.generation > 0 && self.comes_from_left(id));
         while pos < input.len() {
-            if self.has_changed_enough() && self.exec_waits_for_turn(id) {
-                return Ok(pos);
-            }
             let Some(upstream) = self.upstreams.get_mut(id).filter(|up| up.has_socket()) else {
                 return Ok(input.len());
             };
@@ -209,6 +207,7 @@ impl Engine {
             };
             let rest = &input[pos..];
             let (used, goes_on) = match upstream.inflight.has_sharers() || upstream.edge.is_some() {
+                _ if run.command == Some(ids::EXEC) && self.exec_waits_for_turn(id) => (0, false),
                 _ if run.marks.is_delimited() => self.next_delimited(now, id, &run, watch, rest)?,
                 false => self.next_replies(now, id, &run, watch, rest)?,
                 true => self.next_beside_sharers(now, id, &run, watch, rest)?,

@@ -305,6 +305,7 @@ impl Engine {
                 // It asked for it itself, and gets the answer before it goes, as with Redis.
                 self.begin_close(*id);
             } else {
+                self.drop_parked(Some(*id));
                 self.close_client(*id, None);
             }
         }

@@ -231,9 +231,9 @@ impl Engine {
 
     /// A turn begins for replies that are changed: first those that wait.
     pub(crate) fn run_late_replies(&mut self, now: Time) {
-        self.begin_changing();
-        let late = self.policy.as_ref().map_or(0, |state| state.changing.late.len());
-        for _ in 0..late {
+        let Some(state) = &mut self.policy else { return };
+        state.changing.changed_bytes = 0;
+        for _ in 0..state.changing.late.len() {
             if self.has_changed_enough() {
                 return;
             }

@@ -212,25 +212,23 @@ impl Engine {
     pub(super) fn drop_unused(&mut self, kind: Kind, name: &Name, waiter: Option<Waiter>) -> usize {
         let topics = &mut self.subscriptions.topics[kind as usize];
         let Some(topic) = topics.get_mut(name).filter(|topic| topic.is_over()) else { return 0 };
-        let links = core::mem::take(&mut topic.links);
+        let mut links = core::mem::take(&mut topic.links);
         if topic.leaving.is_empty() {
             topics.remove(name);
         }
-        let (mut kept, mut open) = (Vec::new(), 0);
-        for link in links {
-            match link.state {
-                LinkState::Ending(_) => kept.push(link),
-                LinkState::Asked(upstream) | LinkState::Held(upstream) => {
-                    if self.end_link(&link, kind, name, waiter) {
-                        kept.push(Link { state: LinkState::Ending(upstream), ..link });
-                        open += 1;
-                    }
-                }
-                LinkState::Wanted => {}
+        let mut open = 0;
+        links.retain_mut(|link| match link.state {
+            LinkState::Ending(_) => true,
+            LinkState::Asked(upstream) | LinkState::Held(upstream) => {
+                let ends_later = self.end_link(link, kind, name, waiter);
+                link.state = LinkState::Ending(upstream);
+                open += usize::from(ends_later);
+                ends_later
             }
-        }
+            LinkState::Wanted => false,
+        });
         if let Some(topic) = self.subscriptions.topic_mut(kind, name) {
-            topic.links = kept;
+            topic.links = links;
         }
         open
     }

@@ -214,6 +214,16 @@ fn who_waits_for_an_owner_of_its_slot_is_closed_with_its_user() {
     story.node("n1").gets_nothing();
 }
 
+// Found by a test from outside: the request was executed after `CLIENT KILL` had been answered.
+#[test]
+fn a_request_that_waits_for_an_owner_of_its_slot_goes_with_its_killed_client() {
+    let mut story = story_without_owner(["SET app:{a4} 1"], [DOWN], "PING");
+    story.client("k").says("CLIENT KILL USER w").takes_text();
+    story.client("w").is_closed();
+    story.after_ms(1_000);
+    story.node("n1").gets_nothing();
+}
+
 #[test]
 fn what_was_waited_for_and_has_come_closes_nobody() {
     let mut story = story(&[WRITER]);
