@@ -26,6 +26,7 @@ use crate::large_replies::LargeReplies;
 use crate::limits::PROBES_MAX;
 use crate::questions::Questions;
 use crate::settings::Limits;
+use crate::silence::Silence;
 use crate::slow::SlowTurn;
 use crate::speed::Speed;
 use crate::time::Time;
@@ -51,6 +52,8 @@ pub(crate) struct Grants {
     pub(crate) speed: Speed,
     /// Requests whose replies were large.
     pub(crate) large_replies: LargeReplies,
+    /// Clients that take no replies.
+    pub(crate) silence: Silence,
     /// What requests that are not plain have cost in this turn.
     pub(crate) slow: SlowTurn,
     /// Clients that wait for a turn of the worker (`Hold::Turn`): a line for small requests and a line for large requests. respool passes over clients that are gone.
@@ -142,6 +145,7 @@ impl Engine {
 
     /// Checks the invariants; for debug builds.
     pub(crate) fn check_grants(&self) {
+        self.grants.silence.check();
         let probing = self.clients.iter().filter(|(_, one)| one.sizes == Sizes::Probing).count();
         assert_eq!(self.grants.probing as usize, probing, "clients that find out");
         let limits = &self.settings.limits;

@@ -12,23 +12,19 @@
 //! That connection has a few requests at a time (`Upstream::has_room`), since a server answers all that it has read of a connection
 //! before it looks at the next one. For a minute after a transaction had a large reply, every transaction that reads takes a dedicated connection (`lease`).
 //!
-//! A client that takes no replies (`CLIENT REPLY`) is slowed by nothing that it would have to read. A server that it is connected to makes no replies
-//! for it, but for respool a server makes all of them. So what may answer at length is given on for such a client only while it has few
-//! requests under way ([`Engine::waits_in_silence`]).
-//!
 //! A request is known by its command and key if it has one key, by its script if it calls one, else by all its bytes.
 //!
-//! Not here: large requests (`transfer`), and the backlog of a reply that nobody expected (`backlog`).
+//! Not here: large requests (`transfer`), clients that take no replies (`silence`), and the backlog of a reply that nobody expected (`backlog`).
 //!
 //! Invariant: a client changes the connection only while no request of it is under way, so none overtakes another. At
 //! most [`LARGE_REPLIES_MAX`] requests are known.
 
-use crate::client::{Hold, ReplyMode};
-use crate::command::ids::{self, EXEC, FUNCTION_STATS};
-use crate::command::{Class, CommandId, Flags};
+use crate::client::Hold;
+use crate::command::ids::{EXEC, FUNCTION_STATS};
+use crate::command::{Class, CommandId};
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
-use crate::limits::{LARGE_REPLIES_MAX, LARGE_REPLY_KEPT_MS, WINDOW_MIN};
+use crate::limits::{LARGE_REPLIES_MAX, LARGE_REPLY_KEPT_MS};
 use crate::redirect::find_request_bytes;
 use crate::request::Step;
 use crate::route::{Known, Way};
@@ -154,33 +150,6 @@ impl Engine {
             || known.id.is_some_and(|id| id.row().class == Class::Beside || id == FUNCTION_STATS)
     }
 
-    /// Whether this request must wait until those before it are answered, because its client takes no replies, this one may be large, and as many requests are
-    /// under way as a client may have with replies of any size. In a transaction each reply is QUEUED, and MULTI has waited.
-    #[cold]
-    pub(crate) fn waits_in_silence(&self, id: ClientId, known: &Known, name: &[u8]) -> bool {
-        self.clients.get(id).is_some_and(|client| {
-            client.reply_mode != ReplyMode::On
-                && client.places.open() >= WINDOW_MIN
-                && !client.lease.as_ref().is_some_and(|lease| lease.is_transaction())
-                && self.may_answer_at_length(known, name)
-        })
-    }
-
-    /// Whether the reply to such a request may be large, whatever the client has sent.
-    #[cold]
-    fn may_answer_at_length(&self, known: &Known, name: &[u8]) -> bool {
-        if !matches!(known.way, Way::Shared | Way::Leased | Way::Apart | Way::Unknown) {
-            return false;
-        }
-        match known.id {
-            Some(id) => !id.row().writes() || id.row().is_script() || returns_what_it_keeps(id),
-            None => {
-                let learned = self.learned.as_ref().and_then(|learned| learned.lookup(name));
-                learned.is_none_or(|command| !command.flags.has(Flags::WRITE))
-            }
-        }
-    }
-
     /// Has the client's requests go over the connection that this one is for; `Some`: it must wait until those before it
     /// are answered.
     #[cold]
@@ -207,22 +176,4 @@ impl Engine {
         client.upstream = None;
         None
     }
-}
-
-/// Whether a command writes and returns data that it leaves there, so that it may be called again and again for a large reply.
-fn returns_what_it_keeps(command: CommandId) -> bool {
-    matches!(
-        command,
-        ids::GEORADIUS
-            | ids::GEORADIUSBYMEMBER
-            | ids::GETEX
-            | ids::HGETEX
-            | ids::LMOVE
-            | ids::LMOVEM
-            | ids::RPOPLPUSH
-            | ids::SORT
-            | ids::XAUTOCLAIM
-            | ids::XCLAIM
-            | ids::XREADGROUP
-    )
 }

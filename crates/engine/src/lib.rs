@@ -111,6 +111,7 @@ mod scripts;
 mod server_loss;
 pub mod settings;
 pub mod shares;
+mod silence;
 mod slow;
 pub mod slowlog;
 mod speed;

@@ -556,6 +556,7 @@ impl Engine {
             Hold::Paused => self.paused_clients.retain(|paused| *paused != id),
             Hold::Topology => self.topology_waiters.retain(|waiter| *waiter != id),
             Hold::TransferSlot => self.transfer_waiters.forget(id),
+            Hold::SilentPlace => self.grants.silence.forget(id),
             Hold::Lookup => self.forget_lookup_of(id),
             _ => {}
         }

@@ -14,6 +14,13 @@ pub const WINDOW_START: u32 = 64;
 /// The smallest window: so many requests of one client may always be unanswered, however large its replies are.
 pub const WINDOW_MIN: u32 = 4;
 
+/// Clients of a worker that take no replies (`CLIENT REPLY`) and ask over shared connections for replies that may be long; further ones wait, in turn by group. Each has
+/// [`WINDOW_MIN`] such requests under way.
+pub const SILENT_MAX: usize = 8;
+
+/// After this time, in milliseconds, a client has its place among [`SILENT_MAX`] no longer, whether it is answered or not.
+pub const SILENT_PLACE_MS: u64 = 1_000;
+
 /// The window of a client is what it may have unanswered so that its replies, at their recent mean size, come to about this
 /// many bytes. A pipeline of large replies is slowed by it instead of filling the memory.
 pub const WINDOW_BYTES: u64 = 4 << 20;

@@ -452,7 +452,7 @@ fn waiting<'a>(clients: impl Iterator<Item = &'a Client>) -> [u64; WAITS.len()] 
             }
             Hold::Drained => 0,
             Hold::Upstream(_) | Hold::Word | Hold::Lookup => 1,
-            Hold::Output => 2,
+            Hold::Output | Hold::SilentPlace => 2,
             Hold::Paused => 3,
             Hold::Topology => 4,
             Hold::TransferSlot => 5,

@@ -89,6 +89,7 @@ impl Engine {
             self.grants.questions.at(),
             self.account.looks_at(),
             self.idle_transfers_at(),
+            self.silent_places_at(now),
             self.words_late_at(),
         ];
         let upstreams = self.deadlines.first().map(|(at, _)| *at);
@@ -142,6 +143,7 @@ impl Engine {
         if !self.transfer_waiters.is_empty() {
             self.end_idle_transfers(now);
         }
+        self.run_silence(now);
         self.run_late_replies(now);
         self.run_late_fans(now);
         self.run_inside(now);

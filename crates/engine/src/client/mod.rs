@@ -60,6 +60,8 @@ pub enum Hold {
     TransferSlot,
     /// A connection of its own must become free. The client stands in the engine's list.
     Lease,
+    /// A place among the clients that take no replies must become free (see `silence`). The client stands in that one's list.
+    SilentPlace,
     /// A write of the same key over another connection must be answered first, so that mirrors get both in order (see `mirror`).
     Mirror,
     /// It must be taken to the engine of another tenant, or of a login (see `tenancy`, `login`).

@@ -1,7 +1,10 @@
 //! A request whose reply was large goes over a connection for such requests, beside those that others share.
 
 use crate::words::{Story, bulk, request};
-use engine::limits::{LARGE_INFLIGHT_MAX, LARGE_REPLIES_MAX, LARGE_REPLY_KEPT_MS, WINDOW_MIN};
+use engine::limits::{
+    LARGE_INFLIGHT_MAX, LARGE_REPLIES_MAX, LARGE_REPLY_KEPT_MS, PROBES_MAX, SILENT_MAX,
+    SILENT_PLACE_MS, WINDOW_MIN, WINDOW_WARY,
+};
 
 const MIB: usize = 1 << 20;
 
@@ -243,6 +246,54 @@ fn one_that_takes_no_replies_has_few_large_ones_under_way() {
         story.conn(2).sends(&reply.repeat(LARGE_INFLIGHT_MAX));
     }
     story.client("a").gets_nothing();
+}
+
+/// So many clients, each from this address with a key of its own, ask for six replies and take none. Returns how many requests are under way: those of all clients
+/// with places.
+fn mute_clients(story: &mut Story, count: usize, address: &str) -> usize {
+    for number in 0..count {
+        let line = format!("GET big{number}");
+        let client = format!("{number}@{address}");
+        story.client(&client).says("CLIENT REPLY OFF").sends(&request(&line).repeat(6));
+    }
+    story.conn(1).takes_requests()
+}
+
+/// Requests of the first clients of one group that have places: two of them find out how large replies are.
+const FIRST: usize = PROBES_MAX as usize * WINDOW_MIN as usize
+    + (SILENT_MAX - 1 - PROBES_MAX as usize) * WINDOW_WARY as usize;
+
+// Found by a test from outside: each of 100 clients with CLIENT REPLY OFF had replies of 15 MB under way before one had come.
+#[test]
+fn of_clients_that_take_no_replies_a_few_have_large_ones_under_way() {
+    let mut story = Story::new();
+    assert_eq!(mute_clients(&mut story, 50, "10.0.0.1"), FIRST);
+    let other = mute_clients(&mut story, 1, "10.0.0.2");
+    assert_eq!(other, WINDOW_WARY as usize, "another group has a place");
+    story.client("w").says("CLIENT REPLY OFF").sends(&request("SET k v").repeat(2));
+    assert_eq!(story.conn(1).takes_requests(), 2, "writes answer briefly");
+    story.conn(1).sends(&[b"$-1\r\n".repeat(FIRST + other), b"+OK\r\n".repeat(2)].concat());
+    let mut asked = FIRST + other;
+    loop {
+        let under_way = story.conn(1).takes_requests();
+        assert!(under_way <= SILENT_MAX * WINDOW_MIN as usize, "{under_way}");
+        asked += under_way;
+        match under_way {
+            0 => break,
+            _ => story.conn(1).sends(&b"$-1\r\n".repeat(under_way)),
+        };
+    }
+    assert_eq!(asked, 51 * 6);
+}
+
+#[test]
+fn a_client_that_takes_no_replies_has_its_place_for_a_second() {
+    let mut story = Story::new();
+    assert_eq!(mute_clients(&mut story, 10, "10.0.0.1"), FIRST);
+    story.after_ms(SILENT_PLACE_MS - 1);
+    story.conn(1).gets_nothing();
+    story.after_ms(1);
+    assert_eq!(story.conn(1).takes_requests(), 3 * WINDOW_WARY as usize);
 }
 
 #[test]
