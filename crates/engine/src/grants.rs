@@ -52,7 +52,7 @@ pub(crate) struct Grants {
     pub(crate) speed: Speed,
     /// Requests whose replies were large.
     pub(crate) large_replies: LargeReplies,
-    /// Clients that take no replies.
+    /// Silent clients (`CLIENT REPLY`) with requests for long replies.
     pub(crate) silence: Silence,
     /// What requests that are not plain have cost in this turn.
     pub(crate) slow: SlowTurn,

@@ -14,11 +14,11 @@ pub const WINDOW_START: u32 = 64;
 /// The smallest window: so many requests of one client may always be unanswered, however large its replies are.
 pub const WINDOW_MIN: u32 = 4;
 
-/// Clients of a worker that take no replies (`CLIENT REPLY`) and ask over shared connections for replies that may be long; further ones wait, in turn by group. Each has
-/// [`WINDOW_MIN`] such requests under way.
+/// Silent clients (`CLIENT REPLY`) of a worker with requests for long replies under way over shared connections, [`WINDOW_MIN`] each; further clients wait, in turn by
+/// group.
 pub const SILENT_MAX: usize = 8;
 
-/// After this time, in milliseconds, a client has its place among [`SILENT_MAX`] no longer, whether it is answered or not.
+/// A silent client has its place among [`SILENT_MAX`] for this time at most, in milliseconds.
 pub const SILENT_PLACE_MS: u64 = 1_000;
 
 /// The window of a client is what it may have unanswered so that its replies, at their recent mean size, come to about this

@@ -1,18 +1,19 @@
-//! Clients that take no replies (`CLIENT REPLY`) and ask for what may be long.
+//! Silent clients (`CLIENT REPLY`) and their requests for long replies.
 //!
-//! A client that takes no replies is slowed by nothing that it would have to read. A server that it is connected to makes no replies for it, but for respool a server
-//! makes all of them. So what may answer at length is given on for such a client only while it has few requests under way ([`WINDOW_MIN`]), and over connections that
-//! clients share only for a few of these clients at a time ([`SILENT_MAX`], in turn by group).
+//! A client that reads replies is slowed down by its own reading; a silent client is not. A server makes no replies for a silent client of its own, but
+//! it makes all replies for respool. So a silent client has at most [`WINDOW_MIN`] requests under way that may have long replies. Over shared
+//! connections, at most [`SILENT_MAX`] silent clients have such requests under way; groups take turns.
 //!
 //! ```text
-//!   a1 a2 a3 … a100: CLIENT REPLY OFF, GET big ×5        a1 … a7 have places: four requests each       a8 … a100 wait
-//!   a1 is answered ─▶ a8 has its place                   b comes: the eighth place is for other groups
+//!   a1 … a100: CLIENT REPLY OFF, GET big ×5     a1 … a7 have places, four requests each     a8 … a100 wait
+//!   a1 is answered ─▶ a8 has its place          b comes: the eighth place is for other groups
 //! ```
-//! A place is given back when its client waits for no reply, and after [`SILENT_PLACE_MS`] in any case: a node that does not answer keeps no other client waiting.
+//! A client returns its place when all its requests are answered. After [`SILENT_PLACE_MS`] respool takes the place away, so a node that does not answer
+//! holds up silent clients no longer than that.
 //!
-//! Not here: connections for large replies (`large_replies`).
+//! Not here: the connection for large replies (`large_replies`).
 //!
-//! Invariant: each group holds as many places as clients of it that stand in `places`.
+//! Invariant: a group holds as many places as its clients in `places`, and no client with a place waits for one.
 
 use crate::client::{Client, Hold, ReplyMode};
 use crate::command::ids;
@@ -29,7 +30,7 @@ use alloc::collections::BTreeMap;
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Silence {
-    /// Clients with a place, and since when.
+    /// Clients with a place, their groups, and the time at which they took the place.
     places: BTreeMap<ClientId, (Group, Time)>,
     held: Held,
     waiters: Waiters<()>,
@@ -40,7 +41,7 @@ impl Silence {
         self.held.has_room(*group, 1, SILENT_MAX)
     }
 
-    /// Whether it is the turn of this client, which has a place then.
+    /// Takes a place for this client if it is the client's turn; otherwise the client waits.
     fn take_place(&mut self, now: Time, id: ClientId, group: Group) -> bool {
         if self.places.contains_key(&id) {
             return true;
@@ -58,7 +59,7 @@ impl Silence {
         true
     }
 
-    /// Takes places back.
+    /// Takes the places of answered, gone and late clients back.
     fn end_places(&mut self, now: Time, clients: &Slab<ClientKind, Client>) {
         let held = &mut self.held;
         self.places.retain(|id, (group, since)| {
@@ -83,14 +84,15 @@ impl Silence {
     }
 }
 
-/// Until when a client has its place; `None`: no longer.
+/// The end of a client's place; `None`: the client is gone or answered.
 fn has_place_until(clients: &Slab<ClientKind, Client>, id: ClientId, since: Time) -> Option<Time> {
     let client = clients.get(id).filter(|client| client.places.open() > 0);
     client.map(|_| since.plus_ms(SILENT_PLACE_MS))
 }
 
 impl Engine {
-    /// For what a client must wait before this request, if it takes no replies and this one may be long. In a transaction each reply is QUEUED, and MULTI has waited.
+    /// The wait that a silent client owes before this request, if the reply may be long. Requests in a transaction are exempt: their replies are QUEUED, and MULTI
+    /// has waited.
     #[cold]
     pub(crate) fn waits_in_silence(
         &mut self,
@@ -107,7 +109,7 @@ impl Engine {
         if client.places.open() >= WINDOW_MIN {
             return Some(Hold::Drained);
         }
-        // Connections of single clients are counted elsewhere (`lease`).
+        // Dedicated connections have limits of their own (`lease`).
         if !matches!(known.way, Way::Shared | Way::Unknown) {
             return None;
         }
@@ -117,7 +119,7 @@ impl Engine {
         (!grants.silence.take_place(now, id, group)).then_some(Hold::SilentPlace)
     }
 
-    /// Whether the reply to such a request may be large, whatever the client has sent.
+    /// Whether the reply to such a request may be large, whatever its arguments are.
     #[cold]
     fn may_answer_at_length(&self, known: &Known, name: &[u8]) -> bool {
         if !matches!(known.way, Way::Shared | Way::Leased | Way::Apart | Way::Unknown) {
@@ -132,7 +134,7 @@ impl Engine {
         }
     }
 
-    /// When a place is to be taken back that clients wait for.
+    /// The next time at which a waiting client can have a place.
     pub(crate) fn silent_places_at(&self, now: Time) -> Option<Time> {
         let silence = &self.grants.silence;
         if silence.waiters.is_empty() {
@@ -148,7 +150,7 @@ impl Engine {
         places.map(ends).min()
     }
 
-    /// Clients that wait for a place go on.
+    /// Resumes clients for which there is a place now.
     pub(crate) fn run_silence(&mut self, now: Time) {
         if self.grants.silence.waiters.is_empty() {
             return;
@@ -164,7 +166,7 @@ impl Engine {
                         resume.push_back(id);
                     }
                 }
-                // It waits for something else by now.
+                // The client waits for something else by now.
                 None => silence.waiters.forget(id),
             }
         }

@@ -60,7 +60,7 @@ pub enum Hold {
     TransferSlot,
     /// A connection of its own must become free. The client stands in the engine's list.
     Lease,
-    /// A place among the clients that take no replies must become free (see `silence`). The client stands in that one's list.
+    /// A place among the silent clients must become free (see `silence`). The client stands in the list of that module.
     SilentPlace,
     /// A write of the same key over another connection must be answered first, so that mirrors get both in order (see `mirror`).
     Mirror,

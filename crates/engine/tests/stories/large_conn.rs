@@ -248,8 +248,7 @@ fn one_that_takes_no_replies_has_few_large_ones_under_way() {
     story.client("a").gets_nothing();
 }
 
-/// So many clients, each from this address with a key of its own, ask for six replies and take none. Returns how many requests are under way: those of all clients
-/// with places.
+/// Silent clients at this address send six requests each, every client for a key of its own. Returns the number of requests that reach the server.
 fn mute_clients(story: &mut Story, count: usize, address: &str) -> usize {
     for number in 0..count {
         let line = format!("GET big{number}");
@@ -259,7 +258,7 @@ fn mute_clients(story: &mut Story, count: usize, address: &str) -> usize {
     story.conn(1).takes_requests()
 }
 
-/// Requests of the first clients of one group that have places: two of them find out how large replies are.
+/// Requests of the first clients of one group that have places. Two of these clients probe the size of their replies.
 const FIRST: usize = PROBES_MAX as usize * WINDOW_MIN as usize
     + (SILENT_MAX - 1 - PROBES_MAX as usize) * WINDOW_WARY as usize;
 
