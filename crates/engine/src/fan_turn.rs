@@ -7,7 +7,8 @@
 //!                                                 │
 //!   next turn, behind what came for others ◀──────┘
 //! ```
-//! A reply to EXEC in which respool changes values waits in the same way while other such replies have taken the turn (`policy::change`).
+//! A reply to EXEC in which respool changes values waits in the same way while other such replies have taken the turn (`policy::change`). Connections
+//! that wait have turns by the users and addresses of their clients.
 //!
 //! A connection that its server ends is heard to its end first: its messages were published.
 //!
@@ -19,9 +20,10 @@ use crate::Action;
 use crate::engine::Engine;
 use crate::ids::UpstreamId;
 use crate::limits::{FAN_COPY_COST, FAN_SEND_COST, FAN_TURN_COST};
+use crate::shares::Group;
 use crate::time::Time;
 use crate::upstream::Upstream;
-use alloc::collections::VecDeque;
+use crate::waiting::Waiting;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -29,7 +31,7 @@ pub(crate) struct FanTurn {
     /// Cost of the copies of this turn.
     cost: usize,
     /// Connections whose rest waits for the next turn.
-    late: VecDeque<UpstreamId>,
+    late: Waiting<UpstreamId>,
 }
 
 impl FanTurn {
@@ -47,12 +49,12 @@ impl FanTurn {
 
     /// Whether this connection is not read until its rest went out.
     pub(crate) fn has(&self, id: UpstreamId) -> bool {
-        self.late.contains(&id)
+        self.late.iter().any(|late| late == id)
     }
 
     /// The connection is gone.
     pub(crate) fn forget(&mut self, id: UpstreamId) {
-        self.late.retain(|late| *late != id);
+        self.late.remove(id);
     }
 
     /// Whether frames wait for the next turn.
@@ -66,9 +68,17 @@ impl Engine {
     #[cold]
     pub(crate) fn fan_out_later(&mut self, id: UpstreamId) {
         if !self.grants.fan.has(id) {
-            self.grants.fan.late.push_back(id);
+            let group = self.group_in_front(id);
+            self.grants.fan.late.push(group, id);
             self.actions.push_back(Action::ReadUpstream(id, false));
         }
+    }
+
+    /// The group of the client that is owed the next reply of this connection. Connections that tell many clients are a group of their own.
+    fn group_in_front(&self, id: UpstreamId) -> Group {
+        let front = self.upstreams.get(id).and_then(|upstream| upstream.inflight.front());
+        let client = front.and_then(|run| self.client_of(run.owner));
+        self.group_of(client)
     }
 
     /// Whether a reply to EXEC of this connection waits for the next turn, since respool changed enough values in this one.
@@ -84,8 +94,8 @@ impl Engine {
     /// A turn begins: first those that wait go on.
     pub(crate) fn run_late_fans(&mut self, now: Time) {
         self.grants.fan.cost = 0;
-        for id in &self.grants.fan.late {
-            if let Some(upstream) = self.upstreams.get_mut(*id) {
+        for id in self.grants.fan.late.iter() {
+            if let Some(upstream) = self.upstreams.get_mut(id) {
                 // Answers to respool may wait unread: the server is not late.
                 upstream.progress_at = now;
             }
@@ -94,7 +104,7 @@ impl Engine {
             if self.grants.fan.is_spent() {
                 return;
             }
-            let Some(id) = self.grants.fan.late.pop_front() else { return };
+            let Some(id) = self.grants.fan.late.pop() else { return };
             self.input_again(now, id);
             let is_late = self.grants.fan.has(id);
             if !is_late && self.upstreams.get(id).is_some_and(|up| up.stall.is_none()) {

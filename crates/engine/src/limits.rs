@@ -14,12 +14,14 @@ pub const WINDOW_START: u32 = 64;
 /// The smallest window: so many requests of one client may always be unanswered, however large its replies are.
 pub const WINDOW_MIN: u32 = 4;
 
-/// Silent clients (`CLIENT REPLY`) of a worker with requests for long replies under way over shared connections, [`WINDOW_MIN`] each; further clients wait, in turn by
-/// group.
-pub const SILENT_MAX: usize = 8;
+/// Silent clients (`CLIENT REPLY`) of a worker with requests for long replies under way at a node; further clients wait, in turn by group.
+pub const SILENT_MAX: usize = 4;
+
+/// Replies that a silent client has under way, in bytes by their mean size; one reply in any case, and at most [`WINDOW_MIN`].
+pub const SILENT_BYTES: u32 = 256 << 10;
 
 /// A silent client has its place among [`SILENT_MAX`] for this time at most, in milliseconds.
-pub const SILENT_PLACE_MS: u64 = 1_000;
+pub const SILENT_PLACE_MS: u64 = 250;
 
 /// The window of a client is what it may have unanswered so that its replies, at their recent mean size, come to about this
 /// many bytes. A pipeline of large replies is slowed by it instead of filling the memory.

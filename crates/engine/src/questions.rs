@@ -187,10 +187,9 @@ impl Questions {
 impl Engine {
     /// A question of this ticket stands in the line of its client's group.
     pub(crate) fn ask_workers(&mut self, ticket: u64, question: Question) {
+        let Some(client) = self.asked.get_mut(ticket).map(|asked| asked.client) else { return };
+        let group = self.group_of(Some(client));
         let Some(asked) = self.asked.get_mut(ticket) else { return };
-        let client = self.clients.get(asked.client);
-        let group =
-            client.map_or(Group::default(), |client| Group::of(client, &self.settings.users));
         asked.turn = Some(self.grants.questions.enter(group, ticket, question));
         self.ask_next();
     }

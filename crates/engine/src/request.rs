@@ -378,7 +378,7 @@ impl Engine {
         let client = self.clients.get(id);
         let is_mute = client.is_some_and(|client| client.reply_mode != ReplyMode::On);
         let caches = client.is_some_and(|client| client.tracking.is_some());
-        if is_mute && let Some(hold) = self.waits_in_silence(now, id, &known, args[0]) {
+        if is_mute && let Some(hold) = self.waits_in_silence(now, id, &known, args) {
             return Step::Hold(hold);
         }
         // EXEC is the proxy's only without a transaction.

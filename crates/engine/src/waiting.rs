@@ -1,24 +1,31 @@
-//! Clients that wait for a turn, by user and address: a group with a thousand clients has as many turns as a group with one.
+//! Clients, or replies for them, that wait for a turn, by user and address: a group with a thousand clients has as many turns as a group with one.
 //!
 //! Not here: how much a client may do in its turn (`turns` at an upstream, `slow` in the worker); lines in which a group may have all that it may have (`waiters`).
 //!
 //! Invariant: `turns` has each group of which clients wait, once.
 
+use crate::engine::Engine;
 use crate::ids::ClientId;
 use crate::shares::Group;
 use alloc::collections::{BTreeMap, VecDeque};
 
 /// See the module.
-#[derive(Debug, Default)]
-pub struct Waiting {
+#[derive(Debug)]
+pub struct Waiting<T = ClientId> {
     /// In each group the client that came first is first.
-    clients: BTreeMap<Group, VecDeque<ClientId>>,
+    clients: BTreeMap<Group, VecDeque<T>>,
     turns: VecDeque<Group>,
 }
 
-impl Waiting {
+impl<T> Default for Waiting<T> {
+    fn default() -> Self {
+        Self { clients: BTreeMap::new(), turns: VecDeque::new() }
+    }
+}
+
+impl<T: Copy + PartialEq> Waiting<T> {
     /// The client waits behind the others of its group, and a group of which none waited behind the other groups.
-    pub(crate) fn push(&mut self, group: Group, client: ClientId) {
+    pub(crate) fn push(&mut self, group: Group, client: T) {
         let clients = self.clients.entry(group).or_default();
         if clients.is_empty() {
             self.turns.push_back(group);
@@ -27,7 +34,7 @@ impl Waiting {
     }
 
     /// Takes out the client that has the next turn; its group becomes the last one.
-    pub(crate) fn pop(&mut self) -> Option<ClientId> {
+    pub(crate) fn pop(&mut self) -> Option<T> {
         let group = self.turns.pop_front()?;
         let clients = self.clients.get_mut(&group)?;
         let first = clients.pop_front();
@@ -40,7 +47,7 @@ impl Waiting {
     }
 
     /// Takes this client out. Returns whether the client waited.
-    pub(crate) fn remove(&mut self, client: ClientId) -> bool {
+    pub(crate) fn remove(&mut self, client: T) -> bool {
         let found = self.clients.iter_mut().find_map(|(group, clients)| {
             let at = clients.iter().position(|id| *id == client)?;
             clients.remove(at);
@@ -65,8 +72,16 @@ impl Waiting {
     }
 
     /// All clients that wait, group by group.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = ClientId> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = T> {
         self.clients.values().flatten().copied()
+    }
+}
+
+impl Engine {
+    /// The group of a client; all connections that no client has are one group.
+    pub(crate) fn group_of(&self, client: Option<ClientId>) -> Group {
+        let client = client.and_then(|id| self.clients.get(id));
+        client.map_or(Group::default(), |client| Group::of(client, &self.settings.users))
     }
 }
 

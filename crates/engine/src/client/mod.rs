@@ -21,7 +21,9 @@ use crate::awaited::Awaited;
 use crate::command::CommandId;
 use crate::ids::UpstreamId;
 use crate::lease::Lease;
-use crate::limits::{MOVED_REPLIES_MAX, WINDOW_BYTES, WINDOW_MIN, WINDOW_START, WINDOW_WARY};
+use crate::limits::{
+    MOVED_REPLIES_MAX, SILENT_BYTES, WINDOW_BYTES, WINDOW_MIN, WINDOW_START, WINDOW_WARY,
+};
 use crate::login::words::Word;
 use crate::output::Output;
 use crate::pool::taken_bytes;
@@ -322,6 +324,15 @@ impl Client {
         }
         let fits = WINDOW_BYTES / u64::from(self.reply_bytes_mean.max(1));
         (fits.min(u64::from(inflight_max)) as u32).max(WINDOW_MIN.min(inflight_max))
+    }
+
+    /// How many requests for long replies the client may have unanswered while it takes no replies, by the recent size of its replies.
+    pub(crate) fn silent_window(&self) -> u32 {
+        if self.sizes != Sizes::Known {
+            return WINDOW_MIN;
+        }
+        let fits = SILENT_BYTES / self.reply_bytes_mean.max(1);
+        fits.clamp(1, WINDOW_MIN)
     }
 
     /// `count` replies of `bytes` together came: the mean follows, quickly where many came at once.

@@ -30,8 +30,9 @@ use crate::route::{self, Known};
 use crate::scatter::row_of;
 use crate::time::Time;
 use crate::upstream::inflight::Owner;
+use crate::waiting::Waiting;
 use alloc::borrow::Cow;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use resp::encode;
@@ -53,7 +54,7 @@ pub(super) struct Changing {
     /// Bytes of replies that were changed in this turn.
     changed_bytes: usize,
     /// Replies that are whole, and are changed in one of the next turns.
-    late: VecDeque<MergeId>,
+    late: Waiting<MergeId>,
 }
 
 impl Changing {
@@ -212,8 +213,11 @@ impl Engine {
     /// clients come at once. Replies behind it go on.
     pub(crate) fn opens_later(&mut self, merge: MergeId) -> bool {
         let waits = self.changes_later(merge);
-        if let Some(state) = self.policy.as_mut().filter(|_| waits) {
-            state.changing.late.push_back(merge);
+        if waits {
+            let group = self.group_of(self.merges.get(merge).map(|merge| merge.client));
+            if let Some(state) = &mut self.policy {
+                state.changing.late.push(group, merge);
+            }
         }
         waits
     }
@@ -238,7 +242,7 @@ impl Engine {
                 return;
             }
             let Some(state) = &mut self.policy else { return };
-            let Some(merge) = state.changing.late.pop_front() else { return };
+            let Some(merge) = state.changing.late.pop() else { return };
             self.finish_merge(now, merge);
         }
     }

@@ -205,6 +205,69 @@ fn values_of_transactions_of_many_clients_are_opened_in_turns() {
     assert_eq!(answered(&mut story), [2, 2, 0]);
 }
 
+/// A compressed value of 3 MiB, and its form at the server.
+fn story_with_large_value() -> (Story, Vec<u8>) {
+    let mut story = compressed_by(Compression::Zstd { level: 3 });
+    story.client("a").sends(&large_set("p:big", 3 << 20));
+    let stored = story.server().takes_last_argument();
+    story.server().answers("+OK");
+    story.client("a").gets("+OK");
+    (story, stored)
+}
+
+const CROWD: [&str; 4] = ["1@10.0.0.1", "2@10.0.0.1", "3@10.0.0.1", "v@10.0.0.2"];
+
+/// The clients of the crowd that have a large value.
+fn answered(story: &mut Story) -> [usize; 4] {
+    CROWD.map(|name| story.client(name).takes_text().matches("$3145728").count())
+}
+
+// Found by a test from outside: transactions of one address kept transactions of other addresses waiting.
+#[test]
+fn values_of_transactions_are_opened_in_turn_by_address() {
+    let (mut story, stored) = story_with_large_value();
+    let mut reply = b"*2\r\n".to_vec();
+    (0..2).for_each(|_| resp::encode::bulk(&mut reply, &stored));
+    let conns = CROWD.map(|name| {
+        story.client(name).says(["MULTI", "GET p:big", "GET p:big", "EXEC"]);
+        let conn = story.connects_made();
+        story.conn(conn).takes_requests();
+        story.conn(conn).answers(["+OK", "+QUEUED", "+QUEUED"]);
+        conn
+    });
+    for conn in conns {
+        story.conn(conn).sends_at_once(&reply);
+    }
+    story.turn_once();
+    assert_eq!(answered(&mut story), [2, 2, 0, 0]);
+    story.turn_once();
+    assert_eq!(answered(&mut story), [0, 0, 0, 2], "the other address is next");
+    story.turn_once();
+    assert_eq!(answered(&mut story), [0, 0, 2, 0]);
+}
+
+#[test]
+fn values_of_reads_are_opened_in_turn_by_address() {
+    let (mut story, stored) = story_with_large_value();
+    let mut reply = Vec::new();
+    resp::encode::bulk(&mut reply, &stored);
+    CROWD.iter().for_each(|name| drop(story.client(name).says(["GET p:big", "GET p:big"])));
+    let count = story.server().takes_requests();
+    assert_eq!(count, 2 * CROWD.len());
+    story.server().sends_at_once(&reply.repeat(count));
+    story.turn_once();
+    let (mut waited, mut order) = ([0; 4], Vec::new());
+    for _ in 0..10 {
+        let now = answered(&mut story);
+        order.extend((0..4).filter(|at| now[*at] > 0));
+        waited.iter_mut().zip(now).for_each(|(sum, count)| *sum += count);
+        story.turn_once();
+    }
+    assert_eq!(waited, [2; 4]);
+    let place = |client| order.iter().position(|at| *at == client);
+    assert!(place(3) < place(2), "the other address comes before the last of the crowd: {order:?}");
+}
+
 /// Encrypted values, of strings and of fields; the first key writes.
 fn sealed(keys: &[(&str, &str)], encrypted_only: bool) -> Settings {
     let key = |(name, digits): &(&str, &str)| SealingKey::new(name, digits.repeat(32).as_bytes());
