@@ -2,8 +2,7 @@
 //!
 //! A client that reads replies is slowed down by its own reading; a silent client is not. A server makes no replies for a silent client of its own, but
 //! it makes all replies for respool. So a silent client has few requests under way that may have long replies, by the size of its last replies
-//! (`Client::silent_window`). Over shared
-//! connections, at most [`SILENT_MAX`] silent clients have such requests under way at a node; groups take turns.
+//! (`Client::silent_window`). Over shared connections, at most [`SILENT_MAX`] silent clients have such requests under way at a node; groups take turns.
 //!
 //! ```text
 //!   a1 … a100: CLIENT REPLY OFF, GET big ×5     a1 … a3 have places, few requests each    a4 … a100 wait
@@ -14,7 +13,7 @@
 //!
 //! Not here: the connection for large replies (`large_replies`).
 //!
-//! Invariant: a group holds as many places as its clients in `places`, and no client with a place waits for one.
+//! Invariant: at each node, a group holds as many places as it has clients in `places`.
 
 use crate::client::{Client, Hold, ReplyMode};
 use crate::command::ids;
