@@ -14,7 +14,7 @@
 //!
 //! A request is known by its command and key if it has one key, by its script if it calls one, else by all its bytes.
 //!
-//! Not here: large requests (`transfer`), clients that take no replies (`silence`), and the backlog of a reply that nobody expected (`backlog`).
+//! Other modules: `transfer` has large requests, `silence` has silent clients, and `backlog` has large replies that came unexpected.
 //!
 //! Invariant: a client changes the connection only while no request of it is under way, so none overtakes another. At
 //! most [`LARGE_REPLIES_MAX`] requests are known.
