@@ -136,6 +136,7 @@ ids! {
     MSET = "mset",
     MOVE = "move",
     MULTI = "multi",
+    PTTL = "pttl",
     PUBLISH = "publish",
     PUBSUB_NUMPAT = "pubsub|numpat",
     PUBSUB_NUMSUB = "pubsub|numsub",

@@ -21,7 +21,7 @@ mod standing;
 use super::answers::{error_of, is_unreached, may_be_done, runs_scripts};
 use super::gate::KeyHash;
 use super::report::{IDLE, LEAVING, MirrorCounts, MirrorReport, READY, WAITING};
-use super::shadow::{Fate, Read, Tally, agree, is_late};
+use super::shadow::{Doubt, Fate, Read, Tally, agree, is_late};
 use super::{Mode, Numbers, Ticket};
 use crate::client::Sizes;
 use crate::engine::{Action, Engine, Notice};
@@ -481,7 +481,8 @@ impl Target {
 
     /// A read is to be compared, unless the mirror is behind or away.
     pub(crate) fn ask(&mut self, now: Time, read: Read) {
-        let args: Vec<&[u8]> = Args::new(&read.frame).collect();
+        let (_, frame) = read.question();
+        let args: Vec<&[u8]> = Args::new(&frame).collect();
         let oldest = self.window.front().map(|sent| &sent.what);
         let oldest = match oldest {
             Some(What::Entry(entry)) => Some(entry),
@@ -502,9 +503,9 @@ impl Target {
             return self.end_read(now, &read, Fate::Void);
         }
         self.queue.push_back(Entry {
-            bytes: read.frame.clone(),
-            replies: 1,
             db: self.db_for(read.db),
+            bytes: frame,
+            replies: 1,
             keys: Vec::new(),
             probe: Some(read.key()),
             repeats: true,
@@ -532,6 +533,9 @@ impl Target {
         if !self.again.is_empty() || is_late(now, asked_at) {
             return self.end_read(now, &read, Fate::Void);
         }
+        if read.doubt.is_some() {
+            return self.lifetime_told(now, read, reply.unwrap_or_default());
+        }
         let ttl_ms = self.settings.shadow_ttl_ms;
         if reply.is_some_and(|reply| agree(now, &read, reply, ttl_ms)) {
             return self.end_read(now, &read, Fate::Equal);
@@ -539,24 +543,40 @@ impl Target {
         if !self.is_live() {
             return self.end_read(now, &read, Fate::Void);
         }
-        if read.differed + 1 < SHADOW_LOOKS {
-            self.reads -= 1;
-            self.reads_bytes -= read.cost();
-            read.differed += 1;
-            self.wishes.again.push(read);
-            return;
+        self.unlist_read(&read);
+        read.differed += 1;
+        if read.differed >= SHADOW_LOOKS {
+            let replies = [read.reply.as_slice(), reply.unwrap_or(b"(too long)")];
+            read.doubt = Some(Doubt::new(read.keys(), replies));
         }
-        let replies = [read.reply.as_slice(), reply.unwrap_or(b"(too long)")];
-        let shown = self.settings.shadow_samples.then_some(replies);
-        self.tally.sample(now, read.command, &read.key(), shown);
-        self.end_read(now, &read, Fate::Different);
+        self.wishes.again.push(read);
+    }
+
+    /// The mirror told how long a key of a read lives that differed at every look.
+    fn lifetime_told(&mut self, now: Time, mut read: Read, reply: &[u8]) {
+        self.unlist_read(&read);
+        let Some(mut doubt) = read.doubt.take() else { return };
+        let Some(fate) = doubt.answered([&read.reply, reply]) else {
+            return self.wishes.again.push(Read { doubt: Some(doubt), ..read });
+        };
+        if fate == Fate::Different {
+            let [primary, mirror] = &*doubt.replies;
+            let shown = self.settings.shadow_samples.then_some([&primary[..], &mirror[..]]);
+            self.tally.sample(now, read.command, &read.key(), shown);
+        }
+        self.tally.add(now, read.command, &read.key(), fate);
     }
 
     /// A read is done with.
     fn end_read(&mut self, now: Time, read: &Read, fate: Fate) {
+        self.unlist_read(read);
+        self.tally.add(now, read.command, &read.key(), fate);
+    }
+
+    /// A read waits here no more.
+    fn unlist_read(&mut self, read: &Read) {
         self.reads -= 1;
         self.reads_bytes -= read.cost();
-        self.tally.add(now, read.command, &read.key(), fate);
     }
 
     /// Nothing is sent for a while.

@@ -36,6 +36,14 @@ fn report(story: &mut Story) -> ShadowReport {
     }
 }
 
+/// Both sides are asked at once how long the key lives, and say this.
+fn lives(story: &mut Story, key: &str, primary: &str, at_mirror: &str) {
+    story.after_ms(0);
+    let question = format!("PTTL {key}");
+    story.conn(2).gets(&*question).answers(primary);
+    story.conn(1).gets(&*question).answers(at_mirror);
+}
+
 #[test]
 fn a_read_goes_to_the_mirror_behind_the_writes_before_it_and_nobody_waits() {
     let mut story = story();
@@ -71,6 +79,8 @@ fn what_differs_three_times_is_different_and_told() {
         story.conn(2).gets("GET user:1").answers("\"x\"");
         story.conn(1).gets("GET user:1").answers("\"y\"");
     }
+    assert_eq!(counts(&story), [0; 6]);
+    lives(&mut story, "user:1", ":-1", ":-1");
     assert_eq!(counts(&story), [0, 1, 0, 0, 0, 0]);
     story.after_ms(2_000);
     story.conn(2).gets_nothing();
@@ -103,6 +113,7 @@ fn values_are_not_kept_unless_they_are_wanted() {
         story.conn(2).gets("GET k").answers("\"secret\"");
         story.conn(1).gets("GET k").answers("nil");
     }
+    lives(&mut story, "k", ":-1", ":-2");
     let report = report(&mut story);
     assert_eq!((report.counts.different, report.samples[0].replies.as_ref()), (1, None));
     assert!(!format!("{report:?}").contains("secret"));
@@ -119,6 +130,74 @@ fn a_difference_that_was_but_a_moment_is_none() {
     story.conn(2).gets("GET k").answers("nil");
     story.conn(1).gets("GET k").answers("nil");
     assert_eq!(counts(&story), [1, 0, 0, 0, 0, 0]);
+}
+
+/// A read that differs at each of its three looks.
+fn differs_thrice(story: &mut Story, read: &str, primary: &str, at_mirror: &str) {
+    story.client("a").says(read);
+    story.conn(2).gets(read).answers(primary);
+    story.client("a").gets(primary);
+    story.conn(1).gets(read).answers(at_mirror);
+    for _ in 0..2 {
+        story.after_ms(500);
+        story.conn(2).gets(read).answers(primary);
+        story.conn(1).gets(read).answers(at_mirror);
+    }
+}
+
+#[test]
+fn a_key_that_runs_out_at_one_side_first_is_no_difference() {
+    let mut story = story();
+    differs_thrice(&mut story, "GET k", "nil", "\"1\"");
+    lives(&mut story, "k", ":-2", ":12");
+    assert_eq!(counts(&story), [0, 0, 1, 0, 0, 0]);
+    // Both have it no more by now.
+    differs_thrice(&mut story, "PTTL k", ":5", ":-2");
+    lives(&mut story, "k", ":-2", ":-2");
+    assert_eq!(counts(&story), [0, 0, 2, 0, 0, 0]);
+    // A write of it is under way.
+    differs_thrice(&mut story, "GET k", "nil", "\"1\"");
+    story.client("b").says("SET k 2");
+    story.conn(2).gets(["PTTL k", "SET k 2"]).answers([":-2", "+OK"]);
+    story.conn(1).gets("SET k 2").answers("+OK").gets_nothing();
+    assert_eq!(counts(&story), [0, 0, 3, 0, 0, 0]);
+}
+
+#[test]
+fn a_key_that_lives_on_at_one_side_is_a_difference() {
+    let mut story = story();
+    differs_thrice(&mut story, "GET k", "nil", "\"1\"");
+    lives(&mut story, "k", ":-2", ":60000");
+    assert_eq!(counts(&story), [0, 1, 0, 0, 0, 0]);
+    // The servers do not tell.
+    differs_thrice(&mut story, "GET k", "nil", "\"1\"");
+    lives(&mut story, "k", "-NOPERM no permission", "-NOPERM no permission");
+    assert_eq!(counts(&story), [0, 2, 0, 0, 0, 0]);
+}
+
+#[test]
+fn each_key_of_a_read_that_differs_is_asked_for() {
+    let mut story = story();
+    differs_thrice(
+        &mut story,
+        "MGET j k",
+        "*2\r\n$-1\r\n$1\r\n1\r\n",
+        "*2\r\n$1\r\n1\r\n$1\r\n1\r\n",
+    );
+    lives(&mut story, "k", ":-1", ":-1");
+    assert_eq!(counts(&story), [0; 6]);
+    lives(&mut story, "j", ":-2", ":3");
+    assert_eq!(counts(&story), [0, 0, 1, 0, 0, 0]);
+    differs_thrice(
+        &mut story,
+        "MGET j k",
+        "*2\r\n$-1\r\n$1\r\n1\r\n",
+        "*2\r\n$1\r\n1\r\n$1\r\n1\r\n",
+    );
+    lives(&mut story, "k", ":-1", ":-1");
+    lives(&mut story, "j", ":-2", ":-1");
+    assert_eq!(counts(&story), [0, 1, 1, 0, 0, 0]);
+    assert!(story.engine.mirrors_are_idle());
 }
 
 #[test]
@@ -237,6 +316,7 @@ fn a_huge_reply_of_the_mirror_is_not_kept() {
             story.conn(2).gets("GET k").answers("\"1\"");
         }
     }
+    lives(&mut story, "k", ":-1", ":-1");
     assert_eq!(counts(&story), [0, 1, 0, 0, 0, 0]);
     // What comes behind it is found where it begins.
     story.client("a").says("SET j 1");

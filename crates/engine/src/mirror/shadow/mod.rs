@@ -8,18 +8,20 @@
 //! in its queue in order. So if no write of its keys was under way at the primary from before the read was sent until it was answered, both sides were asked
 //! about the same state. Else it is counted as racing. What the mirror answers late, or with something before it undone, says nothing either: a key may have
 //! run out meanwhile. And where both still differ they are asked again, twice, after a while: against clocks that differ, replicas that lag, and
-//! writers that nobody told us of. Only what differs every time counts as different.
+//! writers that nobody told us of. Only what differs every time counts as different, unless one of its keys runs out just then (`doubt`).
 //!
 //! Nobody waits for any of it: a client gets its reply as ever, and a mirror that is behind or away is not asked.
 //!
-//! Files: this one finds and follows reads, `compare` compares, `tally` counts. Not here: the queue (`target`).
+//! Files: this one finds and follows reads, `compare` compares, `doubt` asks for lifetimes, `tally` counts. Not here: the queue (`target`).
 //!
 //! Invariant: a key is counted in `reading` once for each read of it that is under way at the primary; as many writes end as begin.
 
 mod compare;
+mod doubt;
 mod tally;
 
 pub use compare::compared_commands;
+pub(crate) use doubt::Doubt;
 pub(crate) use tally::{Fate, Tally};
 pub use tally::{ShadowCounts, ShadowReport, ShadowRow, ShadowSample, shadows_of};
 
@@ -27,6 +29,7 @@ use super::gate::KeyHash;
 use super::target::Target;
 use super::{Current, Mirrors, hashes};
 use crate::command::CommandId;
+use crate::command::ids::PTTL;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{
@@ -65,6 +68,8 @@ pub(crate) struct Read {
     pub(crate) reply: Vec<u8>,
     /// How often both sides differed.
     pub(crate) differed: u8,
+    /// They differed at every look: what is asked now is how long its keys live.
+    pub(crate) doubt: Option<Doubt>,
 }
 
 impl Read {
@@ -74,9 +79,24 @@ impl Read {
         first_key(&args).unwrap_or_default().to_vec()
     }
 
+    /// Each of its keys.
+    pub(crate) fn keys(&self) -> Vec<Vec<u8>> {
+        let args: Vec<&[u8]> = Args::new(&self.frame).collect();
+        keys_of(&args, None).into_iter().map(|(_, key)| key.to_vec()).collect()
+    }
+
+    /// The request that both sides get, and its command.
+    pub(crate) fn question(&self) -> (CommandId, Vec<u8>) {
+        match &self.doubt {
+            Some(doubt) => (PTTL, doubt.question()),
+            None => (self.command, self.frame.clone()),
+        }
+    }
+
     /// What it costs while it waits for a mirror.
     pub(crate) fn cost(&self) -> usize {
-        self.frame.len() * 2 + self.reply.len() + size_of::<Self>()
+        let doubt = self.doubt.as_ref().map_or(0, Doubt::cost);
+        self.frame.len() * 2 + self.reply.len() + size_of::<Self>() + doubt
     }
 }
 
@@ -380,6 +400,7 @@ impl Engine {
             sent_at: now,
             reply: Vec::new(),
             differed: 0,
+            doubt: None,
         };
         let Some(shadow) = &mut mirrors.shadow else { return };
         let ticket = shadow.begin(read, hashes, targets);
@@ -400,6 +421,10 @@ impl Engine {
             Answer::None => Some(Fate::Void),
             Answer::InParts => Some(Fate::Large),
             Answer::Whole(reply) if reply.len() > CUT_THROUGH_BYTES => Some(Fate::Large),
+            Answer::Whole(reply) if read.doubt.is_some() && reply.starts_with(b"-NOPERM ") => {
+                read.reply = reply.to_vec();
+                None
+            }
             Answer::Whole(reply) if is_of_the_server(reply) => Some(Fate::Void),
             Answer::Whole(reply) => {
                 read.reply = reply.to_vec();
@@ -417,13 +442,18 @@ impl Engine {
         self.run_mirrors(now);
     }
 
-    /// These replies of a mirror differ from the primary's: both are asked again.
+    /// These replies of a mirror differ from the primary's: both are asked again, for a lifetime at once.
     pub(super) fn look_again(&mut self, now: Time, target: usize, reads: Vec<Read>) {
         let Some(mirrors) = &mut self.mirrors else { return };
         let Some(shadow) = &mut mirrors.shadow else { return };
-        let due = now.plus_ms(SHADOW_AGAIN_MS);
-        let look = |read: Read| Look { due, target, read: Read { reply: Vec::new(), ..read } };
-        shadow.looks.extend(reads.into_iter().map(look));
+        let later = now.plus_ms(SHADOW_AGAIN_MS);
+        for read in reads {
+            let read = Read { reply: Vec::new(), ..read };
+            match read.doubt {
+                Some(_) => shadow.looks.push_front(Look { due: now, target, read }),
+                None => shadow.looks.push_back(Look { due: later, target, read }),
+            }
+        }
         self.list_looks();
     }
 
@@ -446,11 +476,11 @@ impl Engine {
         self.list_looks();
     }
 
-    /// Asks the primary what it said to this read before, over a connection that is there.
+    /// Asks the primary once more, over a connection that is there.
     fn ask_primary(&mut self, now: Time, target: usize, read: Read) {
-        let args: Vec<&[u8]> = Args::new(&read.frame).collect();
+        let (command, frame) = read.question();
+        let args: Vec<&[u8]> = Args::new(&frame).collect();
         let keys: Vec<&[u8]> = keys_of(&args, None).into_iter().map(|(_, key)| key).collect();
-        let first = keys.first().copied().unwrap_or_default();
         let hashes = hashes(read.db, &keys);
         let upstream = self.primary_of(&keys).and_then(|node| self.ready_to(node, read.db));
         let Some(mirrors) = &mut self.mirrors else { return };
@@ -462,9 +492,8 @@ impl Engine {
         };
         let (Some(upstream_id), None) = (upstream, fate) else {
             let fate = fate.unwrap_or(Fate::Void);
-            return mirrors.count(now, 1 << target, (read.command, first), fate);
+            return mirrors.count(now, 1 << target, (read.command, &read.key()), fate);
         };
-        let (command, frame) = (read.command, read.frame.clone());
         let ticket = shadow.begin(Read { sent_at: now, ..read }, hashes, 1 << target);
         let owner = Owner::Client { id: NOBODY, seq: 0, silent: true };
         self.write_part(now, upstream_id, owner, Some(command), &frame);
