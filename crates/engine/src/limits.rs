@@ -1,7 +1,11 @@
 //! Every bound of the engine that is not configured, and what happens at it.
 //!
 //! Configured bounds stand in [`crate::settings::Limits`] with the same kind of doc line. A queue, loop or buffer without
-//! a bound in one of the two files is a defect.
+//! a bound in one of these files is a defect. [`homes`] has the times of channels' homes in a cluster.
+
+mod homes;
+
+pub use homes::*;
 
 /// Commands of one transaction whose answers hold keys that get the prefix of their route back. With more of them the answer to EXEC is an error; what
 /// it says is done all the same.
@@ -477,11 +481,6 @@ pub const SENTINEL_NODES_MAX: usize = 256;
 /// Connections that are made in one second only to ask nodes how they are.
 pub const HEALTH_CONNECTS_MAX: usize = 64;
 
-/// So long a former primary that no table names keeps its channels, if it can be reached: others hear
-/// only with its next ping that it is a copy now. Nodes
-/// send one at least every half of `cluster-node-timeout`, which is 15 s unless configured.
-pub const HOME_MISSING_MS: u64 = 15_000;
-
 /// How long it is known what was heard of a topic before it went to another server, which may tell it again for as long, in milliseconds. Nodes pass
 /// messages on within 40 ms, but for most of a second where they are short of processor time (seen with 300 ms here). The longer, the more of what is
 /// published over and over with one text may be missing, of which servers promise nothing; that a message comes twice they do not know.
@@ -496,21 +495,6 @@ pub const HANDOVER_BYTES_MAX: usize = 1 << 20;
 
 /// And those of all topics never more than this part of `Limits::memory_max_bytes`.
 pub const HANDOVER_PART: usize = 8;
-
-/// How long after a change of the homes of channels other workers and proxies may still publish at a former home, in milliseconds.
-pub const HOMES_SETTLE_MS: u64 = 1_000;
-
-/// How long after a change of the homes of channels PUBLISH goes to the former home, in milliseconds: each worker has connections of its own and sees the change
-/// at another time.
-pub const HOMES_SEEN_MS: u64 = 250;
-
-/// How long a node of a cluster is reached again before it becomes the home of channels, in milliseconds. Other nodes connect their bus to it meanwhile; until then
-/// messages that are published there reach no other node (seen with Valkey 9.1: 0.6 s after its start).
-pub const HOME_RETURNS_MS: u64 = 1_000;
-
-/// A client that leaves a channel within [`HOMES_SETTLE_MS`] after a change of its home leaves it so much later: the bus of the cluster may have messages for
-/// it that were published before. See [`RECENT_MS`] for the delay of that bus.
-pub const LEAVE_SETTLE_MS: u64 = 500;
 
 /// The wait before a topic is asked for again that a server refused, or that belongs to nobody just now.
 pub const RELINK_REFUSED_MS: u64 = 500;

@@ -30,7 +30,9 @@ use super::Kind;
 use super::links::is_event;
 use crate::engine::Engine;
 use crate::ids::NodeId;
-use crate::limits::{HOME_RETURNS_MS, HOMES_SEEN_MS, HOMES_SETTLE_MS, RELINK_MS};
+use crate::limits::{
+    HOME_RETURNS_MS, HOMES_SEEN_MS, HOMES_SETTLE_MS, LEAVE_SETTLE_MS, PATTERN_SETTLE_MS, RELINK_MS,
+};
 use crate::news::What;
 use crate::time::Time;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -103,6 +105,11 @@ impl HomesSeen {
 }
 
 impl Homes {
+    /// Whether a cluster has several homes, whose messages reach other nodes over its bus.
+    fn has_bus(&self) -> bool {
+        self.0.iter().any(|nodes| nodes.len() > 1)
+    }
+
     fn best(&self, pool: u16, name: u64) -> Option<NodeId> {
         let nodes = self.0.get(usize::from(pool))?;
         nodes.iter().map(|(hash, node)| (score(name, *hash), *node)).max().map(|(_, node)| node)
@@ -204,6 +211,22 @@ impl Engine {
         }
         let pool = self.router.channel_place(name).pool;
         self.subscriptions.homes.moved_lately(pool, rapidhash_v3(name))
+    }
+
+    /// Delay of an UNSUBSCRIBE from this topic in milliseconds, as the bus of the cluster may still
+    /// carry messages for it. Every message for a pattern comes over the bus, but for those whose
+    /// channel has its home at the pattern's node. Keyspace events come from their own node.
+    pub(super) fn settle_ms(&mut self, now: Time, kind: Kind, name: &[u8]) -> u64 {
+        if self.moved_lately(now, kind, name) {
+            return LEAVE_SETTLE_MS;
+        }
+        let homes = &self.subscriptions.homes;
+        match kind {
+            Kind::Pattern if is_event(name) || !homes.last.has_bus() => 0,
+            Kind::Pattern if homes.former.is_empty() => PATTERN_SETTLE_MS,
+            Kind::Pattern => LEAVE_SETTLE_MS,
+            Kind::Channel | Kind::Shard => 0,
+        }
     }
 
     /// Whether channels of this pool can belong to another node than this one, which cannot be reached.

@@ -6,7 +6,8 @@
 //! The reply waits for the servers' answers, for two reasons. A message that was published before may still be in the connection's socket, and comes before the
 //! confirmation as it does directly; and until the server knows that the last client left, the reply to PUBLISH would count respool.
 //!
-//! A message of a channel whose home changed a moment ago may still be on the bus of the cluster: the client leaves [`LEAVE_SETTLE_MS`] later.
+//! A message for a pattern, or of a channel whose home changed a moment ago, may still be on the bus of the cluster. The client leaves
+//! [`PATTERN_SETTLE_MS`](crate::limits::PATTERN_SETTLE_MS) or [`LEAVE_SETTLE_MS`](crate::limits::LEAVE_SETTLE_MS) later.
 //!
 //! One request can leave a hundred thousand topics. Both walks over them take several turns, in which other clients are served ([`LEFT_TOPICS_PER_TURN`]).
 //!
@@ -19,7 +20,7 @@ use super::gone::Part;
 use super::{Kind, Listening, Name, Turn, Waiter};
 use crate::engine::Engine;
 use crate::ids::ClientId;
-use crate::limits::{LEAVE_SETTLE_MS, LEFT_TOPICS_AT_ONCE, LEFT_TOPICS_PER_TURN};
+use crate::limits::{LEFT_TOPICS_AT_ONCE, LEFT_TOPICS_PER_TURN};
 use crate::local::Call;
 use crate::policy::Namespace;
 use crate::request::Step;
@@ -160,15 +161,16 @@ impl Engine {
         names: VecDeque<(Kind, Name)>,
         lines: Vec<u8>,
     ) {
-        let mut first = names.iter().take(LEFT_TOPICS_AT_ONCE);
-        let settles = first.any(|(kind, name)| self.moved_lately(now, *kind, name));
+        let first = names.iter().take(LEFT_TOPICS_AT_ONCE);
+        let settle_ms = first.map(|(kind, name)| self.settle_ms(now, *kind, name)).max();
+        let settle_ms = settle_ms.unwrap_or(0);
         let Some(client) = self.clients.get_mut(id) else { return };
         let listening = client.listening.get_or_insert_default();
         self.subscriptions.add(listening, 0, lines.len());
-        let stage = if settles { Stage::Settles } else { Stage::Leaves };
+        let stage = if settle_ms > 0 { Stage::Settles } else { Stage::Leaves };
         listening.leaving = Some(Leaving { turn, names, left: 0, open: 0, stage, lines });
-        if settles {
-            self.subscriptions.settling.push_back((now.plus_ms(LEAVE_SETTLE_MS), id));
+        if settle_ms > 0 {
+            self.subscriptions.settling.insert((now.plus_ms(settle_ms), id));
         }
         self.leave_part(now, id, LEFT_TOPICS_AT_ONCE);
         self.go_on_later(id);
@@ -196,7 +198,10 @@ impl Engine {
 
     /// Clients leave now whose messages were given time.
     pub(super) fn leave_settled(&mut self, now: Time) {
-        while let Some((_, id)) = self.subscriptions.settling.pop_front_if(|(at, _)| *at <= now) {
+        while let Some((at, id)) = self.subscriptions.settling.first().copied()
+            && at <= now
+        {
+            self.subscriptions.settling.pop_first();
             if let Some(leaving) = self.leaving_mut(id).filter(|own| own.stage == Stage::Settles) {
                 leaving.stage = Stage::Leaves;
                 self.go_on_later(id);

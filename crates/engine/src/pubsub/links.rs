@@ -608,7 +608,7 @@ impl Engine {
             || !self.subscriptions.fences_due.is_empty();
         let leave = !self.subscriptions.gone.is_empty() || !self.subscriptions.leavers.is_empty();
         let ends = (is_due || leave).then_some(Time::default());
-        let settles = self.subscriptions.settling.front().map(|(at, _)| *at);
+        let settles = self.subscriptions.settling.first().map(|(at, _)| *at);
         let returns = self.subscriptions.homes.returns_at();
         self.subscriptions
             .look_at()

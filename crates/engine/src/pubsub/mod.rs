@@ -133,8 +133,8 @@ pub(crate) struct Subscriptions {
     gone: Gone,
     /// Clients that leave more topics than a turn allows, in the order of their next parts.
     leavers: VecDeque<ClientId>,
-    /// Clients that leave channels whose home changed a moment ago, and when they do, in the order of these times.
-    settling: VecDeque<(Time, ClientId)>,
+    /// Clients that wait for messages on the bus of a cluster before they leave topics, by the time when they leave.
+    settling: BTreeSet<(Time, ClientId)>,
     /// The homes of channels, as far as changes are concerned.
     homes: HomesSeen,
 }

@@ -4,7 +4,7 @@ use crate::pubsub::{asks_for_all_at_a_copy, confirms, message, pong};
 use crate::words::Story;
 use engine::limits::{
     HANDOVER_LINGER_MS, HOME_RETURNS_MS, HOMES_SEEN_MS, HOMES_SETTLE_MS, LEAVE_SETTLE_MS,
-    RECENT_MS, RELINK_MS,
+    PATTERN_SETTLE_MS, RECENT_MS, RELINK_MS,
 };
 
 const PRIMARIES: [&str; 3] = ["n1", "n2", "n3"];
@@ -383,4 +383,74 @@ fn a_home_that_ends_its_connections_stays_the_home() {
         .flatten()
         .collect::<Vec<String>>();
     assert_eq!(published, ["PUBLISH news140 x"]);
+}
+
+/// A cluster of three, in which client "a" listens to a pattern. Returns the pattern's node, too.
+fn listens_to_pattern(pattern: &str) -> (Story, &'static str) {
+    let mut story = Story::warm_cluster();
+    story.client("a").says(&*format!("PSUBSCRIBE {pattern}"));
+    let asked = format!("psubscribe {pattern}");
+    let is_asked = |node: &&str| story.node(node).takes_one().as_deref() == Some(&*asked);
+    let home = PRIMARIES.into_iter().find(is_asked).expect("a node is asked");
+    let confirmed = confirms(&format!("psubscribe {pattern} 1"));
+    story.node(home).answers(&*confirmed);
+    story.client("a").gets(&*confirmed);
+    (story, home)
+}
+
+// Found by go-redis' own tests: a third of the messages was lost that were published just before.
+#[test]
+fn a_client_that_leaves_a_pattern_gets_messages_that_are_on_the_bus() {
+    for request in ["PUNSUBSCRIBE news*", "PUNSUBSCRIBE", "RESET"] {
+        let (mut story, home) = listens_to_pattern("news*");
+        story.after_ms(HOMES_SETTLE_MS);
+        story.client("a").says([request, "PING"]).gets_nothing();
+        story.after_ms(PATTERN_SETTLE_MS - 20);
+        let late = message("pmessage news* news1 x");
+        story.node(home).gets_nothing().answers(&*late);
+        story.client("a").gets(&*late);
+        story.after_ms(20);
+        let gone = confirms("punsubscribe news* 0");
+        story.node(home).gets("punsubscribe news*").answers(&*gone);
+        let left = if request == "RESET" { "+RESET" } else { &*gone };
+        story.client("a").gets([left, "+PONG"]);
+        assert!(story.engine.client_count() == 1);
+    }
+}
+
+// The first client waits for longer, since homes changed a moment before.
+#[test]
+fn clients_leave_patterns_in_the_order_of_their_times() {
+    let (mut story, home) = listens_to_pattern("p*");
+    story.client("f").says("PSUBSCRIBE q*");
+    story.node(home).gets("psubscribe q*").answers(&*confirms("psubscribe q* 2"));
+    story.client("f").takes();
+    n4_joins(&mut story);
+    story.after_ms(HOMES_SETTLE_MS - 200).node(home).gets_nothing();
+    story.client("a").says("PUNSUBSCRIBE p*").gets_nothing();
+    story.after_ms(200).client("f").says("PUNSUBSCRIBE q*").gets_nothing();
+    story.after_ms(PATTERN_SETTLE_MS);
+    story.node(home).gets("punsubscribe q*").answers(&*confirms("punsubscribe q* 1"));
+    story.client("f").gets(&*confirms("punsubscribe q* 0"));
+    story.after_ms(LEAVE_SETTLE_MS - PATTERN_SETTLE_MS - 201).node(home).gets_nothing();
+    story.after_ms(1);
+    story.node(home).gets("punsubscribe p*").answers(&*confirms("punsubscribe p* 0"));
+    story.client("a").gets(&*confirms("punsubscribe p* 0"));
+}
+
+// The events of a node come from this node alone.
+#[test]
+fn a_client_leaves_patterns_of_keyspace_events_at_once() {
+    let mut story = Story::warm_cluster();
+    let (asks, ends) = ("psubscribe __keyspace@0__:*", "punsubscribe __keyspace@0__:*");
+    story.client("a").says("PSUBSCRIBE __keyspace@0__:*");
+    for node in PRIMARIES {
+        story.node(node).gets(asks).answers(&*confirms("psubscribe __keyspace@0__:* 1"));
+    }
+    story.client("a").takes();
+    story.client("a").says("PUNSUBSCRIBE");
+    for node in PRIMARIES {
+        story.node(node).gets(ends).answers(&*confirms("punsubscribe __keyspace@0__:* 0"));
+    }
+    story.client("a").gets(&*confirms("punsubscribe __keyspace@0__:* 0"));
 }
