@@ -14,7 +14,8 @@
 //! whose replies were small go first, those of whom nothing is known behind them.
 //!
 //! Many clients with a few replies of some KB each, which are not given on in parts, are a backlog as well. So as many requests wait for replies over a connection as
-//! bring [`BACKLOG_BYTES`] by the mean of the last replies; further clients wait for their turns (`turns`).
+//! bring [`BACKLOG_BYTES`] by the mean of the last replies; further clients wait for their turns (`turns`). Large replies that respool keeps until they
+//! are whole, as a part of a merge, have this bound too, since reads of merges are not asked for again elsewhere.
 //!
 //! Not here: clients that do not take their replies (`reply::stall_for`).
 //!
@@ -48,11 +49,13 @@ pub(crate) struct Pace {
     pub(crate) large_at: Option<u64>,
 }
 
-/// Requests that may wait for replies of this mean size over a connection.
-pub(crate) fn requests_max(key: &UpstreamKey, mean: u64) -> usize {
+/// Requests that may wait for replies of this mean size over a connection. Larger replies go out in
+/// parts and others get a fresh connection, unless respool keeps replies until they are whole.
+pub(crate) fn requests_max(key: &UpstreamKey, mean: u64, keeps_whole: bool) -> usize {
     match usize::try_from(mean) {
         _ if key.conn == LARGE_CONN => LARGE_INFLIGHT_MAX,
         Ok(mean @ 1..CUT_THROUGH_BYTES) => BACKLOG_BYTES as usize / mean,
+        Ok(mean) if keeps_whole && mean > 0 => (BACKLOG_BYTES as usize / mean).max(1),
         _ => usize::MAX,
     }
 }
@@ -66,7 +69,9 @@ impl Upstream {
         if since >= PACE_REPLIES {
             let mean = bytes.saturating_sub(self.pace.bytes) / since;
             self.pace = Pace { bytes, replies, mean, ..self.pace };
-            self.requests_max = requests_max(&self.key, mean);
+            let mut next = self.inflight.runs().take(PACE_REPLIES as usize);
+            let keeps_whole = next.any(|run| matches!(run.owner, Owner::Part { .. }));
+            self.requests_max = requests_max(&self.key, mean, keeps_whole);
         }
         self.pace.mean.saturating_mul(self.inflight.len() as u64)
     }
@@ -167,8 +172,12 @@ impl Engine {
         self.unlist(&key);
         self.set_role(id, Role::Shared);
         self.list(key, id);
-        if let Some(upstream) = self.upstreams.get_mut(id) {
+        let pace = self.upstreams.get(from).map(|up| (up.pace.mean, up.requests_max));
+        if let (Some(upstream), Some((mean, requests_max))) = (self.upstreams.get_mut(id), pace) {
             upstream.out.keeps = keeps;
+            // Its clients are the former ones, and so are the sizes of their replies.
+            upstream.pace.mean = mean;
+            upstream.requests_max = requests_max;
         }
         self.move_readers(now, from, id, self.client_of(front));
         self.sweep.looks_at_deserted = true;
@@ -264,13 +273,26 @@ impl Engine {
     fn is_leaving(&self, from: UpstreamId, upstream: &Upstream, owner: Owner) -> bool {
         let is_for_large = upstream.key.conn == LARGE_CONN;
         let leaves = |client: &Client| is_for_large && client.eof && client.mid_reply != Some(from);
-        matches!(owner, Owner::Client { id, silent, .. }
-            if self.clients.get(id).is_none_or(|client| !silent && leaves(client)))
+        match owner {
+            Owner::Client { id, silent, .. } => {
+                self.clients.get(id).is_none_or(|client| !silent && leaves(client))
+            }
+            Owner::Part { .. } | Owner::Own(_) => self.is_unowned(owner),
+        }
     }
 
-    /// Whether the client that is owed this is gone.
+    /// Whether the client that is owed this is gone. Answers to questions of respool's own may be owed to several clients.
     pub(crate) fn is_unowned(&self, owner: Owner) -> bool {
-        matches!(owner, Owner::Client { id, .. } if self.clients.get(id).is_none())
+        let id = match owner {
+            Owner::Client { id, .. } => id,
+            Owner::Part { merge, .. } => match self.merges.get(merge) {
+                Some(merge) if merge.info_ticket().is_some() => return false,
+                Some(merge) => merge.client,
+                None => return true,
+            },
+            Owner::Own(_) => return false,
+        };
+        self.clients.get(id).is_none()
     }
 
     /// What others than the one in front have asked for over the one connection, and only reads, is asked for over the other.

@@ -612,8 +612,8 @@ impl Engine {
             let of_one = matches!(upstream.role, Role::Transfer(_)) || upstream.role.is_private();
             let is_own = matches!(run.owner, Owner::Own(_));
             debug_assert!(of_one || is_own || self.is_unowned(run.owner), "somebody still waits");
-            if let (Role::Leased(_), Owner::Part { merge, part }) = (upstream.role, run.owner) {
-                parts.push((merge, part));
+            if let Owner::Part { merge, part } = run.owner {
+                parts.push((merge, part, run.count));
             }
             if let Owner::Own(OwnCommand::Lookup(round)) = run.owner {
                 self.learning.lookups.is_lost(round);
@@ -650,9 +650,9 @@ impl Engine {
             self.wake_transfer_waiter();
         }
         self.forget_if_left(upstream.key.node);
-        for (merge, part) in parts {
+        for (merge, part, count) in parts {
             // A merge ends with its last part, wanted or not.
-            self.part_replies(Time::default(), merge, part, 1, &[]);
+            self.part_replies(Time::default(), merge, part, count, &[]);
         }
     }
 }

@@ -588,7 +588,11 @@ impl Engine {
     pub(crate) fn forward_in_order(&mut self, now: Time, wish: &Wish<'_>) -> Step {
         let Some(client) = self.clients.get(wish.id) else { return Step::Gone };
         let key = client.key_to(self.first_node, Lane::Shared);
-        if let Availability::Ready(upstream) = self.upstream_for(now, key, wish.id)
+        let availability = self.upstream_in_turn(now, key, wish.id);
+        if let Availability::Wait(upstream) = availability {
+            return Step::Hold(Hold::Upstream(upstream));
+        }
+        if let Availability::Ready(upstream) = availability
             && let Some(client) = self.clients.get_mut(wish.id)
             && client.upstream != Some(upstream)
         {

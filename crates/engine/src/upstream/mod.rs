@@ -327,7 +327,7 @@ impl Upstream {
             traffic: Traffic::default(),
             short_lives: 0,
             kept_max_bytes: KEPT_BYTES_MAX,
-            requests_max: requests_max(&key, 0),
+            requests_max: requests_max(&key, 0, false),
             charge_own: Charge::default(),
             charge: Charge::default(),
         }

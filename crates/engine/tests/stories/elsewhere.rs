@@ -1,8 +1,9 @@
 //! Reads from other deployments: in front of the upstream, beside it, behind it, and what becomes of them when one fails.
 
 use crate::words::cluster::seeds;
-use crate::words::{Story, wire};
+use crate::words::{Story, bulk, wire};
 use engine::elsewhere::{Order, ReadTargetCounts};
+use engine::limits::{BACKLOG_BYTES, WINDOW_MIN};
 use engine::node::Address;
 use engine::settings::{Limits, Node, Pool, ReadTargetSettings, ReadsElsewhere, Settings};
 
@@ -382,6 +383,58 @@ fn the_upstream_first_and_a_target_when_it_fails() {
     assert!(
         text.starts_with("$1\r\nm\r\n-ERR respool: upstream ") && text.ends_with("$1\r\nn\r\n")
     );
+}
+
+// Found by a test from outside: 800 clients that asked for 200 kB each kept a SET of another client waiting for 25 s.
+#[test]
+fn large_reads_of_the_upstream_first_leave_turns_to_others() {
+    let mut story = story_with(options(Order::Main, &["b"]));
+    begin(&mut story);
+    let reply = bulk(200_000);
+    let names: Vec<String> = (0..40).map(|number| format!("large-{number}")).collect();
+    for name in &names {
+        story.client(name).says("GET v");
+        story.conn(2).gets("GET v").sends(&reply);
+        story.client(name).takes();
+    }
+    for name in &names {
+        story.client(name).says(["GET v"; 20]);
+    }
+    let fits = BACKLOG_BYTES as usize / 200_000;
+    let asked = story.conn(2).waiting();
+    assert!(asked <= fits + 1, "{asked} replies of 200 kB are to come first");
+    story.client("a").says("SET k 1");
+    let (mut conn, mut answered) = (2, 0);
+    loop {
+        match story.conn(conn).takes_one().as_deref() {
+            Some("SET k 1") => break,
+            Some(_) => drop(story.conn(conn).sends(&reply)),
+            // All others went on over a fresh connection.
+            None => conn = story.connects_made(),
+        }
+        answered += 1;
+        names.iter().for_each(|name| drop(story.client(name).takes()));
+        assert!(answered < 800, "all others had all of their replies first");
+    }
+    // Those under way, and a turn of each client that waited before.
+    assert!(answered <= fits + 40 * WINDOW_MIN as usize, "{answered} replies came first");
+}
+
+#[test]
+fn a_connection_with_large_reads_of_clients_that_are_gone_ends() {
+    let mut story = story_with(options(Order::Main, &["b"]));
+    begin(&mut story);
+    let names: Vec<String> = (0..5).map(|number| number.to_string()).collect();
+    for name in &names {
+        story.client(name).says("GET v");
+    }
+    story.conn(2).gets(["GET v"; 5]).sends(&bulk(40 << 20)[..40_000]).is_open();
+    names.iter().for_each(|name| story.client(name).dies());
+    story.conn(2).is_closed();
+    assert!(story.engine.is_quiet() || story.engine.client_count() == 1);
+    story.client("a").says("SET k 1");
+    story.conn(3).gets("SET k 1").answers("+OK");
+    story.client("a").gets("+OK");
 }
 
 #[test]
