@@ -77,6 +77,7 @@ impl Engine {
                 .or_default()
                 .waiting
                 .insert(call.id);
+            self.listeners_changed(kind, name);
         }
         for name in &names {
             if let Err(step) = self.link_for(now, call, kind, name) {
@@ -208,6 +209,7 @@ impl Engine {
             if let Some(topic) = self.subscriptions.topic_mut(kind, name) {
                 topic.waiting.remove(&id);
             }
+            self.listeners_changed(kind, name);
             self.drop_unused(kind, name, None);
         }
     }

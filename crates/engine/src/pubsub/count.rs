@@ -11,9 +11,12 @@
 //!
 //! Not here: the merging of replies (`merge`).
 //!
-//! Invariant: the number is right when nobody comes or goes; while somebody does it may be that of just before.
+//! A client counts at the other workers from its SUBSCRIBE on, before the confirmation: a PUBLISH that another client sends
+//! behind the confirmation, over another worker, counts the listener.
+//!
+//! Invariant: the number is right when nobody comes or goes; while somebody does it may be that of just before or after.
 
-use super::{Kind, Name};
+use super::{Kind, Name, Topic};
 use crate::client::Hold;
 use crate::command::ids;
 use crate::command::spread::Gather;
@@ -30,6 +33,14 @@ use crate::upstream::Lane;
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+
+impl Topic {
+    /// Number of clients that listen to the topic or wait for their confirmations.
+    fn listeners_to_be(&self) -> u32 {
+        let new = self.waiting.iter().filter(|id| !self.listeners.contains(id));
+        (self.listeners.len() + new.count()) as u32
+    }
+}
 
 /// So many listen to a topic at one worker; 0: nobody, or one whom the server sees.
 pub(crate) type Listeners = (Kind, Arc<[u8]>, u32);
@@ -51,7 +62,7 @@ impl Engine {
         let mut told: Vec<Listeners> = Vec::new();
         for (kind, name) in core::mem::take(&mut self.subscriptions.changed) {
             let topic = self.subscriptions.topic(kind, &name);
-            let count = topic.map_or(0, |topic| topic.listeners.len() as u32);
+            let count = topic.map_or(0, Topic::listeners_to_be);
             let is_seen = count == 1 && (kind != Kind::Pattern || is_one);
             let count = if is_seen { 0 } else { count };
             let key = (kind, name.clone());

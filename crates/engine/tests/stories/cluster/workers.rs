@@ -86,3 +86,26 @@ fn a_worker_alone_tells_nobody() {
     story.after_ms(60_000);
     assert!(story.tells().is_empty());
 }
+
+// `PUBLISH` behind the confirmation, over another worker, answered 0 in some of a hundred cases.
+#[test]
+fn a_listener_counts_at_other_workers_before_it_is_confirmed() {
+    let (mut first, mut second) = two();
+    second.tells();
+    second.client("b").says("PSUBSCRIBE news*").gets_nothing();
+    let counted = |first: &mut Story, second: &mut Story| {
+        pass(second, first);
+        first.client("a").says("PUBLISH news1 x");
+        let conns = first.connects_made();
+        let is_it =
+            |conn: &usize| first.conn(*conn).takes_one().as_deref() == Some("PUBLISH news1 x");
+        let conn = (1..=conns).find(is_it).expect("a node gets it");
+        first.conn(conn).answers(":0");
+        first.client("a").takes_text()
+    };
+    assert_eq!(counted(&mut first, &mut second), ":1\r\n");
+    // The servers did not confirm the pattern.
+    second.after_ms(60_000);
+    assert!(second.client("b").takes_text().starts_with("-ERR respool: "));
+    assert_eq!(counted(&mut first, &mut second), ":0\r\n");
+}
