@@ -1,7 +1,7 @@
 //! Reads from other deployments: in front of the upstream, beside it, behind it, and what becomes of them when one fails.
 
 use crate::words::cluster::seeds;
-use crate::words::{Story, bulk, wire};
+use crate::words::{Story, bulk, request, wire};
 use engine::elsewhere::{Order, ReadTargetCounts};
 use engine::limits::{BACKLOG_BYTES, WINDOW_MIN};
 use engine::node::Address;
@@ -418,6 +418,25 @@ fn large_reads_of_the_upstream_first_leave_turns_to_others() {
     }
     // Those under way, and a turn of each client that waited before.
     assert!(answered <= fits + 40 * WINDOW_MIN as usize, "{answered} replies came first");
+}
+
+#[test]
+fn reads_of_the_upstream_first_go_in_turn() {
+    let limits = Limits { upstream_out_high_bytes: 64 << 10, ..Limits::default() };
+    let elsewhere = options(Order::Main, &["b"]);
+    let mut story = Story::with(Settings { elsewhere, limits, ..Settings::default() });
+    story.server_says_to("COMMAND", "*0");
+    begin(&mut story);
+    story.conn(2).stops_taking();
+    story.client("a").sends(&request(&format!("MGET {}", "key ".repeat(9_000).trim_end())));
+    for waits in ["b1", "b2"] {
+        story.client(waits).says(format!("GET {waits}").as_str());
+    }
+    // There is room again, and another client comes at that moment.
+    story.client("c").sends_at_once(&request("GET c"));
+    story.conn(2).takes_all();
+    assert_eq!(story.conn(2).takes_one().map(|line| line.len() > 9_000), Some(true));
+    story.conn(2).gets(["GET b1", "GET b2", "GET c"]);
 }
 
 #[test]
