@@ -17,7 +17,7 @@
 //! bring [`BACKLOG_BYTES`] by the mean of the last replies; further clients wait for their turns (`turns`). Large replies that respool keeps until they
 //! are whole, as a part of a merge, have this bound too, since reads of merges are not asked for again elsewhere.
 //!
-//! Not here: clients that do not take their replies (`reply::stall_for`).
+//! Not here: clients that do not take their replies (`reply::stall_for`), how long a script may hold a connection up (`busy`).
 //!
 //! Invariant: no write is sent twice, no read more than twice, and nothing of a client overtakes what it sent before: its requests go over together or not at all.
 
@@ -146,6 +146,12 @@ impl Engine {
         if backlog < BACKLOG_BYTES {
             return;
         }
+        self.begin_relief(now, id);
+    }
+
+    /// Connects for those behind what holds this connection up, unless such a connection is on its way.
+    pub(crate) fn begin_relief(&mut self, now: Time, id: UpstreamId) {
+        let Some(upstream) = self.upstreams.get(id) else { return };
         let (key, relief) = (upstream.key, upstream.relief);
         let is_coming = |up: &Upstream| matches!(up.role, Role::Spare(_)) && !up.is_ready();
         let is_coming = relief.and_then(|id| self.upstreams.get(id)).is_some_and(is_coming);

@@ -14,7 +14,11 @@
 //!
 //! What scripts and module commands return does not count for that: it may be a text of their own.
 //!
-//! Only where there is one primary: of several one may be busy while the others serve.
+//! A shared connection is held up if a script is under way there and nothing was answered for [`SCRIPT_RELIEF_MS`]. Clients then go on over a fresh connection
+//! (`backlog`), where the server answers with `-BUSY` as it does directly. Requests behind the script would have no answer until its end, and some of them are
+//! scripts that never end, too.
+//!
+//! `PING` asks only where there is one primary: of several one may be busy while the others serve.
 //!
 //! Not here: the way past a script (`Lane::Control`).
 //!
@@ -24,14 +28,16 @@ use crate::command::CommandId;
 use crate::command::ids::{EXEC, PING};
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId};
-use crate::limits::{BUSY_TOLD_MS, SCRIPT_BUSY_MS};
+use crate::limits::{BUSY_TOLD_MS, SCRIPT_BUSY_MS, SCRIPT_RELIEF_MS};
 use crate::local::arity_fits;
 use crate::news::What;
 use crate::overtaken::is_script;
 use crate::route::Known;
 use crate::time::Time;
 use crate::upstream::inflight::{Inflight, Run};
+use crate::upstream::{Lane, Role, Upstream};
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 
 /// See the module.
 #[derive(Debug)]
@@ -51,6 +57,11 @@ pub(crate) struct Busy {
 }
 
 impl Busy {
+    /// The time between two looks, in milliseconds.
+    fn look_ms(&self) -> u64 {
+        self.after_ms.clamp(1, SCRIPT_RELIEF_MS)
+    }
+
     /// There are other servers now, of which nobody runs a script yet.
     pub(crate) fn forget(&mut self) {
         *self = Self { after_ms: self.after_ms, told: self.told, ..Self::default() };
@@ -75,7 +86,7 @@ impl Engine {
     #[inline]
     pub(crate) fn note_long(&mut self, now: Time, command: Option<CommandId>) {
         if may_take_long(command) && self.busy.look_at.is_none() {
-            self.busy.look_at = Some(now.plus_ms(self.busy.after_ms));
+            self.busy.look_at = Some(now.plus_ms(self.busy.look_ms()));
         }
     }
 
@@ -95,20 +106,34 @@ impl Engine {
             return;
         }
         let after_ms = self.busy.after_ms;
-        let long = |run: &Run| may_take_long(run.command);
-        let is_late = |run: &Run| run.sent_at.plus_ms(after_ms) <= now;
-        // A server keeps replies back that it made before the script in one go, so the script need not be the first without one.
-        let runs_long = |inflight: &Inflight| {
-            inflight.front().is_some_and(is_late)
-                && inflight.runs().any(|run| long(run) && is_late(run))
-        };
         let upstreams = || self.upstreams.iter().map(|(_, upstream)| &upstream.inflight);
-        let is_busy = upstreams().any(runs_long);
+        let is_busy = upstreams().any(|inflight| runs_long(inflight, now, after_ms));
+        let long = |run: &Run| may_take_long(run.command);
         let waits = is_busy || upstreams().any(|inflight| inflight.runs().any(long));
-        self.busy.look_at = waits.then(|| now.plus_ms(after_ms.max(1)));
+        self.busy.look_at = waits.then(|| now.plus_ms(self.busy.look_ms()));
+        self.relieve_of_scripts(now);
         if is_busy != self.busy.here {
             self.busy.here = is_busy;
             self.tell_others(0, What::Busy { worker: self.settings.worker, is_busy });
+        }
+    }
+
+    /// Clients leave shared connections on which a script is under way and nothing was answered since the last look, [`SCRIPT_RELIEF_MS`] ago.
+    fn relieve_of_scripts(&mut self, now: Time) {
+        let mut held_up = Vec::new();
+        for (id, up) in self.upstreams.iter_mut() {
+            let is_shared = up.role == Role::Shared && up.key.lane == Lane::Shared;
+            let runs_script = is_shared
+                && up.key.owner.is_none()
+                && up.inflight.runs().any(|run| may_take_long(run.command));
+            let place = runs_script.then(|| up.inflight.place());
+            if place.is_some() && place == up.script_seen {
+                held_up.push(id);
+            }
+            up.script_seen = place;
+        }
+        for id in held_up {
+            self.begin_relief(now, id);
         }
     }
 
@@ -155,6 +180,14 @@ impl Engine {
         let client = self.clients.get(id).filter(|client| client.places.open() == 0);
         client.is_some_and(|client| arity_fits(PING, count) && !client.asks_with_ping())
     }
+}
+
+/// Whether a script has had no reply over a connection for `ms`. A server keeps replies back that it made before the script in one go, so the script need
+/// not be the first without one.
+fn runs_long(inflight: &Inflight, now: Time, ms: u64) -> bool {
+    let is_late = |run: &Run| run.sent_at.plus_ms(ms) <= now;
+    inflight.front().is_some_and(is_late)
+        && inflight.runs().any(|run| may_take_long(run.command) && is_late(run))
 }
 
 fn may_take_long(command: Option<CommandId>) -> bool {

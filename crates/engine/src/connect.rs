@@ -631,8 +631,11 @@ impl Engine {
         cause: &str,
         refused: Option<Vec<u8>>,
     ) {
-        self.actions.push_back(Action::CloseUpstream(id));
-        self.connection_failed(now, id, cause, refused);
+        // The end of another connection may have ended this one already.
+        if self.upstreams.get(id).is_some_and(Upstream::has_socket) {
+            self.actions.push_back(Action::CloseUpstream(id));
+            self.connection_failed(now, id, cause, refused);
+        }
     }
 
     fn connection_failed(

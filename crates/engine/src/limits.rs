@@ -507,6 +507,10 @@ pub const WHOLE_BYTES_MAX: usize = 64 << 10;
 /// configured otherwise).
 pub const SCRIPT_BUSY_MS: u64 = 5_000;
 
+/// The time between two looks at shared connections with scripts under way, in milliseconds. If nothing was answered between two looks, other clients go on over
+/// a fresh connection, where the server answers `-BUSY` after `busy-reply-threshold`, as it does directly.
+pub const SCRIPT_RELIEF_MS: u64 = 500;
+
 /// For so long after a server told somebody that it is busy `PING` asks it, in milliseconds.
 pub const BUSY_TOLD_MS: u64 = 1_000;
 

@@ -221,6 +221,8 @@ pub struct Upstream {
     pub stalled_us: u64,
     /// When bytes last moved in either direction.
     pub progress_at: Time,
+    /// The place of the next reply when `busy` last looked, if a script was under way.
+    pub(crate) script_seen: Option<u64>,
     /// Where a request was last found in the output (`redirect`): where its run begins, how many stand before it, and where it stands.
     pub(crate) found: Cell<(u64, u32, u64)>,
     /// The last error reply that said that a frame is no protocol (`defect`).
@@ -301,6 +303,7 @@ impl Upstream {
             readonly: false,
             stalled_us: 0,
             progress_at: Time::default(),
+            script_seen: None,
             found: Cell::new((u64::MAX, 0, 0)),
             watched_until: 0,
             refused: None,

@@ -1,6 +1,7 @@
 //! What the proxy does not give on gets one clear error and an open connection.
 
 use crate::words::Story;
+use engine::limits::SCRIPT_RELIEF_MS;
 
 #[test]
 fn commands_that_need_a_connection_of_their_own_get_one_error_each() {
@@ -87,6 +88,51 @@ fn script_kill_does_not_wait_behind_the_script() {
     story.client("a").gets("-ERR Script killed by user");
 }
 
+// Found by a test from outside: scripts of 20 clients that never end stood behind each other, and others had no answer until all had been killed.
+#[test]
+fn clients_leave_a_connection_on_which_a_script_hangs() {
+    const BUSY: &str = "-BUSY Redis is busy running a script.";
+    let mut story = Story::new();
+    for (name, line) in
+        [("a", "EVAL hangs 0"), ("b", "EVAL hangs 0"), ("c", "GET c"), ("d", "SET d 1")]
+    {
+        story.client(name).says(line);
+    }
+    story.conn(1).gets(["EVAL hangs 0", "EVAL hangs 0", "GET c", "SET d 1"]);
+    story.after_ms(2 * SCRIPT_RELIEF_MS - 1);
+    assert_eq!(story.connects_made(), 1);
+    story.after_ms(1);
+    // The read is asked for again, and the write is not.
+    story.conn(2).gets("GET c").answers(BUSY);
+    story.client("c").gets(BUSY).says("SET c 1");
+    story.client("e").says("SET e 1");
+    story.conn(2).gets(["SET c 1", "SET e 1"]).answers([BUSY, BUSY]);
+    for name in ["c", "e"] {
+        story.client(name).gets(BUSY);
+    }
+    // Killed: the next one begins there, and others go on.
+    story.conn(1).answers("-ERR Script killed by user");
+    story.client("a").gets("-ERR Script killed by user").says("GET a");
+    story.conn(2).gets("GET a").answers("nil");
+    story.client("a").gets("nil");
+    story.after_ms(SCRIPT_RELIEF_MS * 4);
+    story.conn(1).answers(["-ERR Script killed by user", "nil", "+OK"]).is_closed();
+    story.client("b").gets("-ERR Script killed by user");
+    story.client("d").gets("+OK");
+    assert_eq!(story.connects_made(), 2);
+}
+
+#[test]
+fn a_pipeline_of_scripts_that_are_answered_keeps_its_connection() {
+    let mut story = Story::new();
+    story.client("a").says(["EVAL x 0"; 20]);
+    story.conn(1).gets(["EVAL x 0"; 20]);
+    for _ in 0..20 {
+        story.after_ms(100).conn(1).answers(":1");
+    }
+    assert_eq!(story.connects_made(), 1);
+}
+
 // A server answers nobody before `busy-reply-threshold`, greetings neither.
 #[test]
 fn script_kill_waits_for_a_server_that_greets_late() {
@@ -95,7 +141,8 @@ fn script_kill_waits_for_a_server_that_greets_late() {
     story.servers_are_busy(true);
     story.client("b").says("SCRIPT KILL");
     story.after_ms(4_900).client("b").gets_nothing();
-    assert_eq!(story.connects_made(), 2);
+    // The third is for clients behind the script.
+    assert_eq!(story.connects_made(), 3);
     story.servers_are_busy(false);
     story.conn(2).gets("SCRIPT KILL").answers("+OK");
     story.client("b").gets("+OK");
@@ -153,11 +200,12 @@ fn ping_is_answered_here_until_a_script_has_kept_the_server_busy() {
     // Both in one go: the server keeps the reply to the first back.
     story.client("a").gets("nil").says(["GET k", "EVAL while_true 0"]);
     story.after_ms(4_990).client("b").says("PING").gets("+PONG");
+    // The second is for clients behind the script.
     story.after_ms(10).client("b").says("PING");
-    story.conn(2).gets("PING").answers("-BUSY Redis is busy running a script.");
+    story.conn(3).gets("PING").answers("-BUSY Redis is busy running a script.");
     story.client("b").gets("-BUSY Redis is busy running a script.");
     story.client("b").says("FUNCTION STATS");
-    story.conn(2).gets("FUNCTION STATS").answers("*0");
+    story.conn(3).gets("FUNCTION STATS").answers("*0");
     story.client("b").gets("*0");
     // Behind what its client sent before, it is about another time: a server looks at it when the script has ended.
     story.client("a").says("PING").gets_nothing();
@@ -165,7 +213,7 @@ fn ping_is_answered_here_until_a_script_has_kept_the_server_busy() {
     story.conn(1).answers(["nil", "-ERR Script killed by user"]);
     story.client("a").gets(["nil", "-ERR Script killed by user", "+PONG"]);
     story.after_ms(5_000).client("b").says("PING").gets("+PONG");
-    assert_eq!(story.connects_made(), 2);
+    assert_eq!(story.connects_made(), 3);
 }
 
 #[test]

@@ -213,6 +213,8 @@ pub(crate) struct Story {
     pub(crate) notices: Vec<Notice>,
     peers: BTreeMap<String, Peer>,
     conns: Vec<Conn>,
+    /// Connections that the engine removed before the story made them.
+    not_begun: Vec<UpstreamId>,
     rules: Vec<(String, Vec<u8>)>,
     /// The same of one server only; those look only at what stands first of all that it owes.
     node_rules: Vec<(String, String, Vec<u8>)>,
@@ -246,6 +248,7 @@ impl Story {
             notices: Vec::new(),
             peers: BTreeMap::new(),
             conns: Vec::new(),
+            not_begun: Vec::new(),
             rules: Vec::new(),
             node_rules: Vec::new(),
             by_hand: false,
@@ -617,6 +620,9 @@ impl Story {
             busy = true;
             match action {
                 Action::Connect(id) => self.begin_connect(id),
+                Action::CloseUpstream(id) if self.not_begun.contains(&id) => {
+                    self.not_begun.retain(|other| *other != id);
+                }
                 Action::CloseUpstream(id) => {
                     let conn = self.conns.iter_mut().rfind(|conn| conn.id == id && conn.open);
                     conn.expect("a connection is closed twice").open = false;
@@ -651,7 +657,11 @@ impl Story {
     }
 
     fn begin_connect(&mut self, id: UpstreamId) {
-        let Some(key) = self.engine.upstream_key(id) else { return };
+        let Some(key) = self.engine.upstream_key(id) else {
+            // The engine removed the connection in the same turn, and says so behind.
+            self.not_begun.push(id);
+            return;
+        };
         assert!(self.engine.wants_connect(id));
         let node = match self.engine.upstream_address(id) {
             Some(Address::Tcp { host, .. }) => host.clone(),
