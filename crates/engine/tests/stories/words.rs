@@ -658,9 +658,7 @@ impl Story {
 
     fn begin_connect(&mut self, id: UpstreamId) {
         let Some(key) = self.engine.upstream_key(id) else {
-            // The engine removed the connection in the same turn, and says so behind.
-            self.not_begun.push(id);
-            return;
+            return self.not_begun.push(id);
         };
         assert!(self.engine.wants_connect(id));
         let node = match self.engine.upstream_address(id) {
