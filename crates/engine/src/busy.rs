@@ -35,7 +35,7 @@ use crate::overtaken::is_script;
 use crate::route::Known;
 use crate::time::Time;
 use crate::upstream::inflight::{Inflight, Run};
-use crate::upstream::{Lane, Role, Upstream};
+use crate::upstream::{Lane, Role};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
