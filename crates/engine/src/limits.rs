@@ -1,7 +1,7 @@
 //! Every bound of the engine that is not configured, and what happens at it.
 //!
 //! Configured bounds stand in [`crate::settings::Limits`] with the same kind of doc line. A queue, loop or buffer without
-//! a bound in one of these files is a defect. [`homes`] has the times of channels' homes in a cluster.
+//! a bound in one of these files is a defect. `limits/homes.rs` has the times of channels' homes in a cluster.
 
 mod homes;
 
