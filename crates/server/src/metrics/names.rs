@@ -675,7 +675,7 @@ pub static METRICS: &[Metric] = &[
         "respool_mirror_shadow_reads",
         Counter,
         &["mirror", "outcome"],
-        "Reads that were to be compared with what a mirror says: `equal`, `different` (three times in a row), `racing` (the key was written meanwhile), `void` (no answer, or too late), `large` (not compared), `dropped` (not asked)",
+        "Reads that were to be compared with what a mirror says: `equal`, `different` (three times in a row), `racing` (the key was written meanwhile, or its lifetime ended), `void` (no answer, or too late), `large` (not compared), `dropped` (not asked)",
         |s, p| {
             mirrors(s, p, |page, mirror| {
                 let Some(shadow) = &mirror.shadow else { return };
