@@ -45,7 +45,7 @@ fn every_shape_speaks_tls() {
     let Some((_server, place)) = secured() else { return };
     for (shape, stop, replies) in [
         (Shape::Closed, Stop::AfterRequests(2000), 2000..=2000),
-        (Shape::Open { rate: 1000.0 }, Stop::AfterMs(300), 280..=301),
+        (Shape::Open { rate: 1000.0 }, Stop::AfterMs(300), 280..=u64::MAX),
         (Shape::Storm, Stop::AfterRequests(100), 100..=100),
         (Shape::SlowReader { bytes_per_s: 50_000 }, Stop::AfterRequests(100), 100..=100),
     ] {
@@ -53,6 +53,11 @@ fn every_shape_speaks_tls() {
         (plan.shape, plan.stop) = (shape, stop);
         let outcome = run(&place, &plan).expect("load");
         assert!(replies.contains(&outcome.requests), "{shape:?}: {}", outcome.requests);
+        if let Shape::Open { rate } = shape {
+            // On a busy machine the end is noticed some milliseconds late, and requests are due until then.
+            let due = (rate * outcome.seconds) as u64 + 1;
+            assert!(outcome.requests <= due, "{shape:?}: {} of {due}", outcome.requests);
+        }
     }
     let mut large = plan(&[("SET {key} {value}", 1), ("GET {key}", 1)]);
     (large.value_bytes, large.stop, large.keys.count) = (300_000, Stop::AfterRequests(100), 2);
