@@ -149,7 +149,7 @@ impl Engine {
         self.begin_relief(now, id);
     }
 
-    /// Connects for those behind what holds this connection up, unless such a connection is on its way.
+    /// Opens a connection for clients behind the request that holds this one up, unless such a connection is on its way.
     pub(crate) fn begin_relief(&mut self, now: Time, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get(id) else { return };
         let (key, relief) = (upstream.key, upstream.relief);

@@ -118,7 +118,7 @@ impl Engine {
         }
     }
 
-    /// Clients leave shared connections on which a script is under way and nothing was answered since the last look, [`SCRIPT_RELIEF_MS`] ago.
+    /// Clients leave shared connections on which a script is under way and nothing was answered for [`SCRIPT_RELIEF_MS`].
     fn relieve_of_scripts(&mut self, now: Time) {
         let mut held_up = Vec::new();
         for (id, up) in self.upstreams.iter_mut() {
@@ -127,10 +127,13 @@ impl Engine {
                 && up.key.owner.is_none()
                 && up.inflight.runs().any(|run| may_take_long(run.command));
             let place = runs_script.then(|| up.inflight.place());
-            if place.is_some() && place == up.script_seen {
+            up.script_seen = place.map(|place| match up.script_seen {
+                Some((seen, since)) if seen == place => (seen, since),
+                _ => (place, now),
+            });
+            if up.script_seen.is_some_and(|(_, since)| since.plus_ms(SCRIPT_RELIEF_MS) <= now) {
                 held_up.push(id);
             }
-            up.script_seen = place;
         }
         for id in held_up {
             self.begin_relief(now, id);

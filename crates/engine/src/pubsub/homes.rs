@@ -105,7 +105,7 @@ impl HomesSeen {
 }
 
 impl Homes {
-    /// Whether a cluster has several homes, whose messages reach other nodes over its bus.
+    /// Whether a cluster has several homes, so that messages reach other nodes over the cluster's bus.
     fn has_bus(&self) -> bool {
         self.0.iter().any(|nodes| nodes.len() > 1)
     }
@@ -214,7 +214,7 @@ impl Engine {
     }
 
     /// Delay of an UNSUBSCRIBE from this topic in milliseconds, as the bus of the cluster may still
-    /// carry messages for it. Every message for a pattern comes over the bus, but for those whose
+    /// carry messages for it. The bus brings every message for a pattern, except messages whose
     /// channel has its home at the pattern's node. Keyspace events come from their own node.
     pub(super) fn settle_ms(&mut self, now: Time, kind: Kind, name: &[u8]) -> u64 {
         if self.moved_lately(now, kind, name) {

@@ -221,8 +221,8 @@ pub struct Upstream {
     pub stalled_us: u64,
     /// When bytes last moved in either direction.
     pub progress_at: Time,
-    /// The place of the next reply when `busy` last looked, if a script was under way.
-    pub(crate) script_seen: Option<u64>,
+    /// The place of the next reply when `busy` last looked, and the first look that saw this place, if a script was under way.
+    pub(crate) script_seen: Option<(u64, Time)>,
     /// Where a request was last found in the output (`redirect`): where its run begins, how many stand before it, and where it stands.
     pub(crate) found: Cell<(u64, u32, u64)>,
     /// The last error reply that said that a frame is no protocol (`defect`).

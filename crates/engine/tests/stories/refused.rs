@@ -123,6 +123,18 @@ fn clients_leave_a_connection_on_which_a_script_hangs() {
 }
 
 #[test]
+fn a_small_busy_reply_threshold_opens_no_connection_early() {
+    let mut story = Story::new();
+    story.client("a").says("CONFIG SET busy-reply-threshold 1");
+    story.conn(1).gets("CONFIG SET busy-reply-threshold 1").answers("+OK");
+    story.client("a").gets("+OK").says("EVAL x 0");
+    story.after_ms(SCRIPT_RELIEF_MS - 1);
+    assert_eq!(story.connects_made(), 1);
+    story.after_ms(2);
+    assert_eq!(story.connects_made(), 2);
+}
+
+#[test]
 fn a_pipeline_of_scripts_that_are_answered_keeps_its_connection() {
     let mut story = Story::new();
     story.client("a").says(["EVAL x 0"; 20]);

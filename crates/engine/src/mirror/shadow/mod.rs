@@ -8,7 +8,7 @@
 //! in its queue in order. So if no write of its keys was under way at the primary from before the read was sent until it was answered, both sides were asked
 //! about the same state. Else it is counted as racing. What the mirror answers late, or with something before it undone, says nothing either: a key may have
 //! run out meanwhile. And where both still differ they are asked again, twice, after a while: against clocks that differ, replicas that lag, and
-//! writers that nobody told us of. Only what differs every time counts as different, unless one of its keys runs out just then (`doubt`).
+//! writers that nobody told us of. A read counts as different if the replies differ every time and none of its keys expires just then (`doubt`).
 //!
 //! Nobody waits for any of it: a client gets its reply as ever, and a mirror that is behind or away is not asked.
 //!
@@ -68,7 +68,7 @@ pub(crate) struct Read {
     pub(crate) reply: Vec<u8>,
     /// How often both sides differed.
     pub(crate) differed: u8,
-    /// They differed at every look: what is asked now is how long its keys live.
+    /// Both sides differed at every look, and are now asked for the lifetimes of its keys.
     pub(crate) doubt: Option<Doubt>,
 }
 
