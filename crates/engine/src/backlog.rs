@@ -21,10 +21,10 @@
 //!
 //! Invariant: no write is sent twice, no read more than twice, and nothing of a client overtakes what it sent before: its requests go over together or not at all.
 
+use crate::beside::Beside;
 use crate::client::{Client, ReplyMode};
 use crate::engine::Engine;
 use crate::ids::{ClientId, ClientKind, NodeId, Slab, UpstreamId};
-use crate::large_replies::LARGE_CONN;
 use crate::limits::{
     BACKLOG_BYTES, BACKLOG_RUNS_MAX, CUT_THROUGH_BYTES, DESERTED_BYTES, EQUAL_LOOKS_MAX,
     LARGE_INFLIGHT_MAX, MOVED_BYTES_MAX, PACE_LOOK_BYTES, PACE_REPLIES, RETIRED_MAX,
@@ -53,7 +53,8 @@ pub(crate) struct Pace {
 /// parts and others get a fresh connection, unless respool keeps replies until they are whole.
 pub(crate) fn requests_max(key: &UpstreamKey, mean: u64, keeps_whole: bool) -> usize {
     match usize::try_from(mean) {
-        _ if key.conn == LARGE_CONN => LARGE_INFLIGHT_MAX,
+        _ if key.beside() == Beside::Large => LARGE_INFLIGHT_MAX,
+        _ if key.beside() == Beside::Trial => 1,
         Ok(mean @ 1..CUT_THROUGH_BYTES) => BACKLOG_BYTES as usize / mean,
         Ok(mean) if keeps_whole && mean > 0 => (BACKLOG_BYTES as usize / mean).max(1),
         _ => usize::MAX,
@@ -133,7 +134,7 @@ impl Engine {
             return;
         }
         // If only clients wait that take no replies, a fresh connection would have the server make a few more large replies for nobody.
-        if upstream.key.conn == LARGE_CONN && !others_wait(upstream, &self.clients, client) {
+        if upstream.key.beside() == Beside::Large && !others_wait(upstream, &self.clients, client) {
             return;
         }
         let Some(bytes) = upstream.front_grew() else { return };
@@ -167,8 +168,8 @@ impl Engine {
 
     /// This connection is ready. If it was made for those behind a backlog, it takes the place of the one that has it.
     pub(crate) fn relieve(&mut self, now: Time, id: UpstreamId) {
-        let keeps = self.keeps_output();
         let Some(key) = self.upstreams.get(id).map(|upstream| upstream.key) else { return };
+        let keeps = self.keeps_output_of(&key);
         let Some(from) = self.by_key.get(&key).copied() else { return };
         let Some(upstream) = self.upstreams.get(from).filter(|up| up.relief == Some(id)) else {
             return;
@@ -277,7 +278,7 @@ impl Engine {
     /// something; a server closes it either way. Of what is large it gets no reply that has not begun. One that takes no replies is sent nothing, and a server
     /// does all that it has asked for.
     fn is_leaving(&self, from: UpstreamId, upstream: &Upstream, owner: Owner) -> bool {
-        let is_for_large = upstream.key.conn == LARGE_CONN;
+        let is_for_large = upstream.key.beside() == Beside::Large;
         let leaves = |client: &Client| is_for_large && client.eof && client.mid_reply != Some(from);
         match owner {
             Owner::Client { id, silent, .. } => {
@@ -336,7 +337,7 @@ impl Engine {
     fn movable(&self, id: UpstreamId, but: Option<ClientId>) -> BTreeSet<ClientId> {
         let Some(upstream) = self.upstreams.get(id) else { return BTreeSet::new() };
         // All replies there are large: to ask again would cost the server as much again.
-        let is_for_large = upstream.key.conn == LARGE_CONN;
+        let is_for_large = upstream.key.beside() == Beside::Large;
         if is_for_large || upstream.inflight.has_sharers() || upstream.is_watched() {
             return BTreeSet::new();
         }

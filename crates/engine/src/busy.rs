@@ -24,6 +24,7 @@
 //!
 //! Invariant: whoever is asked without need answers `PONG`; so it does no harm when `is_busy` is late to end.
 
+use crate::beside::Beside;
 use crate::command::CommandId;
 use crate::command::ids::{EXEC, PING};
 use crate::engine::Engine;
@@ -136,6 +137,9 @@ impl Engine {
             }
         }
         for id in held_up {
+            if self.upstreams.get(id).is_some_and(|up| up.key.beside() == Beside::No) {
+                self.grants.trials.forget();
+            }
             self.begin_relief(now, id);
         }
     }

@@ -18,9 +18,9 @@
 //!
 //! Invariant: `worker`, `workers` and `unix_ahead_us` stay as they were; a client is closed by nothing that changes but its user and its tenant.
 
+use crate::beside::BESIDE_FROM;
 use crate::engine::Engine;
 use crate::ids::ClientId;
-use crate::large_replies::LARGE_CONN;
 use crate::peers::{self, Peers};
 use crate::replace;
 use crate::settings::{self, ReadPolicy, Settings};
@@ -159,7 +159,7 @@ impl Engine {
             self.take_other_connections(id);
         }
         let surplus = self.upstreams.iter().filter(|(_, up)| {
-            let is_surplus = (count..LARGE_CONN).contains(&up.key.conn);
+            let is_surplus = (count..BESIDE_FROM).contains(&up.key.conn);
             up.role == Role::Shared && up.key.lane == Lane::Shared && is_surplus
         });
         for id in surplus.map(|(id, _)| id).collect::<Vec<_>>() {

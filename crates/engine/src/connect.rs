@@ -11,9 +11,9 @@
 //!
 //! Invariant: an upstream that is not ready has nobody in flight but its own greeting.
 
+use crate::beside::Beside;
 use crate::engine::{Action, Engine, Notice};
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::large_replies::LARGE_CONN;
 use crate::limits::{KEPT_BYTES_MAX, KEPT_BYTES_MIN, KEPT_PART, QUICK_MS};
 use crate::mirror::is_mirrors;
 use crate::node::{Address, Node};
@@ -132,7 +132,7 @@ impl Engine {
         let part = self.settings.limits.memory_max_bytes / KEPT_PART;
         upstream.kept_max_bytes = part.clamp(KEPT_BYTES_MIN, KEPT_BYTES_MAX);
         upstream.out.keeps =
-            self.keeps_output() && role == Role::Shared && key.lane.carries_requests();
+            self.keeps_output_of(&key) && role == Role::Shared && key.lane.carries_requests();
         if let Some(client) = serves(&key, role).and_then(|client| self.clients.get(client)) {
             upstream.group = Group::of(client, &self.settings.users);
         }
@@ -184,7 +184,7 @@ impl Engine {
 
     fn set_short_path(&mut self, key: &UpstreamKey, id: Option<UpstreamId>) {
         if key.lane == Lane::Shared
-            && key.conn != LARGE_CONN
+            && key.beside() == Beside::No
             && key.db == self.settings.node.db
             && let Some(node) = self.nodes.get_mut(key.node)
         {

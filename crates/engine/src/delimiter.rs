@@ -240,6 +240,7 @@ impl Engine {
     /// The end of the request that was written last to this connection is marked.
     #[cold]
     pub(crate) fn delimit_last(&mut self, now: Time, id: UpstreamId) {
+        self.note_script_sent(id);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         upstream.inflight.delimit_last();
         let word = self.scripts.delimiters.words.next();
@@ -259,6 +260,7 @@ impl Engine {
         watch: bool,
         input: &[u8],
     ) -> Result<(usize, bool), Fault> {
+        self.note_trial(now, id, run, input[0]);
         Ok(match self.delimited(now, id, run, input)? {
             Delimited::Sound => self.next_beside_sharers(now, id, run, watch, input)?,
             Delimited::Part(bytes) => {

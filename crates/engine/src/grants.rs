@@ -30,6 +30,7 @@ use crate::silence::Silence;
 use crate::slow::SlowTurn;
 use crate::speed::Speed;
 use crate::time::Time;
+use crate::trials::Trials;
 use crate::turns::Turn;
 use crate::waiting::Waiting;
 use alloc::collections::BTreeSet;
@@ -52,6 +53,8 @@ pub(crate) struct Grants {
     pub(crate) speed: Speed,
     /// Requests whose replies were large.
     pub(crate) large_replies: LargeReplies,
+    /// Scripts of which an end was seen.
+    pub(crate) trials: Trials,
     /// Silent clients (`CLIENT REPLY`) with requests for long replies.
     pub(crate) silence: Silence,
     /// What requests that are not plain have cost in this turn.

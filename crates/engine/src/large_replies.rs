@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   GET a ──▶ connection 0 ──▶ 20 MB         noted: GET of a
-//!   GET a ──▶ connection LARGE_CONN          small requests go on over connection 0, beside it
+//!   GET a ──▶ connection beside it           small requests go on over connection 0, beside it
 //! ```
 //! Commands that a server does in a thread while their client waits, `KEYS`, and what tells of commands ([`Class::Beside`]), go over it, too.
 //! That connection has a few requests at a time (`Upstream::has_room`), since a server answers all that it has read of a connection
@@ -14,33 +14,26 @@
 //!
 //! A request is known by its command and key if it has one key, by its script if it calls one, else by all its bytes.
 //!
-//! Other modules: `transfer` has large requests, `silence` has silent clients, and `backlog` has large replies that came unexpected.
+//! Other modules: `beside` has the connections, `transfer` has large requests, `silence` has silent clients, and `backlog` has large replies that came unexpected.
 //!
-//! Invariant: a client changes the connection only while no request of it is under way, so none overtakes another. At
-//! most [`LARGE_REPLIES_MAX`] requests are known.
+//! Invariant: at most [`LARGE_REPLIES_MAX`] requests are known.
 
-use crate::client::Hold;
-use crate::command::ids::{EXEC, FUNCTION_STATS};
-use crate::command::{Class, CommandId};
+use crate::command::CommandId;
+use crate::command::ids::EXEC;
 use crate::engine::Engine;
-use crate::ids::{ClientId, UpstreamId};
+use crate::ids::UpstreamId;
 use crate::limits::{LARGE_REPLIES_MAX, LARGE_REPLY_KEPT_MS};
 use crate::redirect::find_request_bytes;
-use crate::request::Step;
-use crate::route::{Known, Way};
 use crate::time::Time;
 use crate::upstream::Lane;
 use alloc::collections::BTreeMap;
 use rapidhash::v3::rapidhash_v3;
 use resp::Args;
 
-/// The number of the connection (`UpstreamKey::conn`) for requests with large replies.
-pub(crate) const LARGE_CONN: u16 = u16::MAX;
-
 /// The hash of a request whose next reply will be about as large as its last. It is not keyed: if two collide, one of
 /// them goes over the connection for large replies, where it waits as it would have waited on the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Fingerprint(u64);
+pub(crate) struct Fingerprint(u64);
 
 impl Fingerprint {
     /// Of a request with this one key.
@@ -49,7 +42,7 @@ impl Fingerprint {
     }
 
     /// `None`: the command writes, and its replies are small.
-    fn of(command: Option<CommandId>, frame: &[u8]) -> Option<Self> {
+    pub(crate) fn of(command: Option<CommandId>, frame: &[u8]) -> Option<Self> {
         let Some(row) = command.map(CommandId::row) else {
             return Some(Self(rapidhash_v3(frame)));
         };
@@ -94,7 +87,7 @@ impl LargeReplies {
         self.has_key(EXEC, b"")
     }
 
-    fn has(&self, command: Option<CommandId>, frame: &[u8]) -> bool {
+    pub(crate) fn has(&self, command: Option<CommandId>, frame: &[u8]) -> bool {
         let print = Fingerprint::of(command, frame);
         print.is_some_and(|print| self.seen_at.contains_key(&print))
     }
@@ -141,39 +134,5 @@ impl Engine {
         if let Some(print) = Fingerprint::of(run.command, request) {
             self.grants.large_replies.note(now, print);
         }
-    }
-
-    /// Whether a request may go another way than the one before it.
-    #[inline]
-    pub(crate) fn may_go_beside(&self, known: &Known) -> bool {
-        !self.grants.large_replies.is_empty()
-            || known.id.is_some_and(|id| id.row().class == Class::Beside || id == FUNCTION_STATS)
-    }
-
-    /// Has the client's requests go over the connection that this one is for; `Some`: it must wait until those before it
-    /// are answered.
-    #[cold]
-    pub(crate) fn choose_conn(
-        &mut self,
-        id: ClientId,
-        known: &Known,
-        frame: &[u8],
-    ) -> Option<Step> {
-        if known.id == Some(FUNCTION_STATS) && self.waits_for_replies(id) {
-            // Over the control lane it would overtake them.
-            return Some(Step::Hold(Hold::Drained));
-        }
-        let client = self.clients.get_mut(id).filter(|_| known.way == Way::Shared)?;
-        let is_beside = known.id.is_some_and(|id| id.row().class == Class::Beside);
-        let asks_large = is_beside || self.grants.large_replies.has(known.id, frame);
-        if asks_large == client.asks_large {
-            return None;
-        }
-        if client.places.open() > 0 {
-            return Some(Step::Hold(Hold::Drained));
-        }
-        client.asks_large = asks_large;
-        client.upstream = None;
-        None
     }
 }

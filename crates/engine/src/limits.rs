@@ -1,11 +1,14 @@
 //! Every bound of the engine that is not configured, and what happens at it.
 //!
 //! Configured bounds stand in [`crate::settings::Limits`] with the same kind of doc line. A queue, loop or buffer without
-//! a bound in one of these files is a defect. `limits/homes.rs` has the times of channels' homes in a cluster.
+//! a bound in one of these files is a defect. `limits/homes.rs` has the times of channels' homes in a cluster,
+//! `limits/scripts.rs` the bounds of scripts.
 
 mod homes;
+mod scripts;
 
 pub use homes::*;
+pub use scripts::*;
 
 /// Commands of one transaction whose answers hold keys that get the prefix of their route back. With more of them the answer to EXEC is an error; what
 /// it says is done all the same.
@@ -419,12 +422,6 @@ pub const PEER_EVERY_MS: u64 = 1_000;
 /// So many failures in a row, and another respool counts as dead: one may be a restart or a lost packet.
 pub const PEER_FAILURES: u32 = 2;
 
-/// Scripts that are remembered, and their bytes together. The oldest go first; a call of one that went is the server's to answer.
-pub const SCRIPTS_MAX: usize = 1_024;
-
-/// See [`SCRIPTS_MAX`].
-pub const SCRIPTS_BYTES_MAX: usize = 4 << 20;
-
 /// Bytes of a name to listen to. All clients of a worker listen over one connection, which a server closes for a longer argument than its
 /// `proto-max-bulk-len`; that is at least so much (Redis' `config.c`).
 pub const TOPIC_BYTES_MAX: usize = 1 << 20;
@@ -502,17 +499,6 @@ pub const RELINK_REFUSED_MS: u64 = 500;
 /// A transaction in one packet goes over the shared connection if it has no more bytes than this. A longer one would keep the others there
 /// waiting, and goes over a connection of its own.
 pub const WHOLE_BYTES_MAX: usize = 64 << 10;
-
-/// A script that runs for longer makes a server answer others with `-BUSY`, in milliseconds (`busy-reply-threshold`, 5000 in Redis 7.0 unless it is
-/// configured otherwise).
-pub const SCRIPT_BUSY_MS: u64 = 5_000;
-
-/// The time between two looks at shared connections with scripts under way, in milliseconds. If nothing was answered between two looks, other clients go on over
-/// a fresh connection, where the server answers `-BUSY` after `busy-reply-threshold`, as it does directly.
-pub const SCRIPT_RELIEF_MS: u64 = 500;
-
-/// For so long after a server told somebody that it is busy `PING` asks it, in milliseconds.
-pub const BUSY_TOLD_MS: u64 = 1_000;
 
 /// Entries of the slow log, whatever a client sets with CONFIG SET; the bound of `slowlog.max_len`, too.
 pub const SLOWLOG_ENTRIES_MAX: usize = 1_000_000;

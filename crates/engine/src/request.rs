@@ -14,6 +14,7 @@
 //!
 //! Invariant: a request is either processed once (it has its place, or needs none) or stays in the tail untouched.
 
+use crate::beside::Beside;
 use crate::client::{Access, Client, Hold, ReplyMode, Sizes};
 use crate::coalesce::Sharing;
 use crate::command::ids::{CLIENT_UNPAUSE, CLUSTER, EXEC, FUNCTION_STATS, PING, SLOWLOG};
@@ -23,7 +24,6 @@ use crate::delimiter::breaks_lines;
 use crate::engine::Engine;
 use crate::grants::Grants;
 use crate::ids::{ClientId, NodeId};
-use crate::large_replies::LARGE_CONN;
 use crate::local::{Call, arity_fits, config, slowlog};
 use crate::permit::{charge, permits};
 use crate::plain::{Parts, PlainRun, ShortPaths, ShortReads, plain_command};
@@ -472,7 +472,7 @@ impl Engine {
         known.way = known.way.or_apart();
         let Some(client) = self.clients.get_mut(id) else { return Step::Gone };
         let silent = client.reply_mode != ReplyMode::On;
-        let (asks_large, is_leased) = (client.asks_large, client.lease.is_some());
+        let (goes_beside, is_leased) = (client.beside != Beside::No, client.lease.is_some());
         let queueing = client.lease.as_ref().is_some_and(|lease| lease.is_transaction());
         if !queueing && config::is_of_proxy(known.id, args) {
             return self.config_of_proxy(id, &known, args, silent);
@@ -485,7 +485,7 @@ impl Engine {
         {
             return step;
         }
-        if (asks_large || self.may_go_beside(&known))
+        if (goes_beside || self.may_go_beside(&known))
             && let Some(step) = self.choose_conn(id, &known, frame)
         {
             return step;
@@ -754,8 +754,7 @@ impl Client {
             lane,
             // Only of the shared ones there are several.
             conn: match lane {
-                Lane::Shared if self.asks_large => LARGE_CONN,
-                Lane::Shared => self.conn,
+                Lane::Shared => self.beside.conn(self.conn, self.number),
                 _ => 0,
             },
             owner: self.owner(lane),

@@ -15,6 +15,7 @@
 //!
 //! Invariant: either every part of a request is in a FIFO (or answered), or none is and the client is held.
 
+use crate::beside::Beside;
 use crate::client::{Client, Hold};
 use crate::command::options::{Pattern, patterns};
 use crate::command::spread::{self, Gather};
@@ -512,7 +513,7 @@ impl Engine {
     /// The client's shared connection to this node, if it can be used as it is.
     #[inline]
     fn short_way(&self, id: ClientId, node: NodeId) -> Option<UpstreamId> {
-        let client = self.clients.get(id).filter(|client| !client.asks_large)?;
+        let client = self.clients.get(id).filter(|client| client.beside == Beside::No)?;
         let resp3 = usize::from(client.protocol == Protocol::Resp3);
         let upstream = self.nodes.get(node)?.shared_at(client.conn, resp3)?;
         takes_plain(self.upstreams.get(upstream), client, &self.settings.limits).then_some(upstream)

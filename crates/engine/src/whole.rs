@@ -73,7 +73,8 @@ impl Engine {
         let mut groups = core::mem::take(&mut self.scratch_groups);
         groups.clear();
         let client = self.clients.get(id).filter(|client| client.is_plain());
-        let whole = client.and_then(|client| self.find_whole(client, input, first, &mut groups));
+        let whole =
+            client.and_then(|client| self.find_whole((id, client), input, first, &mut groups));
         let outcome = whole.and_then(|whole| self.give_on(now, id, input, &whole, &groups));
         self.scratch_groups = groups;
         outcome
@@ -82,7 +83,7 @@ impl Engine {
     /// Looks for EXEC. `None`: not here, or what stands before it is not plain.
     fn find_whole(
         &self,
-        client: &Client,
+        (id, client): (ClientId, &Client),
         input: &[u8],
         multi: &Request,
         groups: &mut Vec<Group>,
@@ -109,6 +110,9 @@ impl Engine {
             }
             let ends = command == EXEC && request.args == 1;
             if !ends {
+                if self.grants.trials.would_be_due(command, rest) && self.others_run_scripts(id) {
+                    return None;
+                }
                 let row = command.row();
                 if row.class != Class::Pass || row.is_container() || command.names_database() {
                     return None;

@@ -18,6 +18,7 @@ pub mod places;
 
 use crate::account::Charge;
 use crate::awaited::Awaited;
+use crate::beside::Beside;
 use crate::command::CommandId;
 use crate::ids::UpstreamId;
 use crate::lease::Lease;
@@ -213,8 +214,8 @@ pub struct Client {
     /// Which of a node's shared connections it uses: the same as long as it lives, so that its requests cannot overtake each other
     /// and it reads what it wrote.
     pub conn: u16,
-    /// Its last request went over the connection for large replies instead (see `large_replies`).
-    pub(crate) asks_large: bool,
+    /// Which connection its last request took instead.
+    pub(crate) beside: Beside,
     /// A connection of its own, while its commands hold state there.
     pub lease: Option<Box<Lease>>,
     /// What it listens to, if to anything.
@@ -288,7 +289,7 @@ impl Client {
             listening: None,
             tracking: None,
             conn: 0,
-            asks_large: false,
+            beside: Beside::No,
             route_epoch: 0,
             hold: Hold::No,
             protocol: Protocol::Resp2,
@@ -420,7 +421,7 @@ impl Client {
             number: _,
             upstream: _,
             conn: _,
-            asks_large: _,
+            beside: _,
             route_epoch: _,
             hold: _,
             protocol: _,
@@ -496,7 +497,7 @@ impl Client {
             && self.reply_mode == ReplyMode::On
             && self.lease.is_none()
             && self.tracking.is_none()
-            && !self.asks_large
+            && self.beside == Beside::No
             && !self.listens_in_resp2()
     }
 }

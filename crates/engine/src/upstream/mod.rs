@@ -221,6 +221,8 @@ pub struct Upstream {
     pub stalled_us: u64,
     /// When bytes last moved in either direction.
     pub progress_at: Time,
+    /// The client whose script was sent last over this connection, and the place behind its reply (`trials`).
+    pub(crate) last_script: Option<(ClientId, u64)>,
     /// The place of the next reply when `busy` last looked, and the first look that saw this place, if a script was under way.
     pub(crate) script_seen: Option<(u64, Time)>,
     /// Where a request was last found in the output (`redirect`): where its run begins, how many stand before it, and where it stands.
@@ -303,6 +305,7 @@ impl Upstream {
             readonly: false,
             stalled_us: 0,
             progress_at: Time::default(),
+            last_script: None,
             script_seen: None,
             found: Cell::new((u64::MAX, 0, 0)),
             watched_until: 0,

@@ -9,6 +9,7 @@ mod tracked_reads;
 mod tracking;
 mod tracking_later;
 mod transactions;
+mod trials;
 mod turns;
 mod unblock;
 mod unconfirmed;

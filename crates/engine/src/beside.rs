@@ -1,0 +1,115 @@
+//! Connections beside the usual shared one, for requests that would hold others up.
+//!
+//! ```text
+//!   GET k                 ──▶ connection of the client (`Client::conn`)
+//!   GET big, KEYS *       ──▶ connection for large replies        a few requests at a time     (`large_replies`)
+//!   EVAL of a new script  ──▶ one of the connections for trials   one request at a time        (`trials`)
+//! ```
+//! Not here: which requests are meant (the modules named above), dedicated connections (`lease`).
+//!
+//! Invariant: a client changes the connection only while no request of it is under way, so none overtakes another.
+
+use crate::client::Hold;
+use crate::command::ids::FUNCTION_STATS;
+use crate::command::{Class, CommandId};
+use crate::engine::Engine;
+use crate::ids::ClientId;
+use crate::limits::TRIAL_CONNS;
+use crate::request::Step;
+use crate::route::{Known, Way};
+use crate::upstream::UpstreamKey;
+
+/// The number of the connection (`UpstreamKey::conn`) for requests with large replies.
+const LARGE_CONN: u16 = u16::MAX;
+
+/// The number of the first connection for trials. Usual connections have smaller numbers.
+pub(crate) const BESIDE_FROM: u16 = LARGE_CONN - TRIAL_CONNS;
+
+/// Which of the shared connections to a node a client's requests take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Beside {
+    /// The usual one.
+    #[default]
+    No,
+    /// The one for requests whose replies are large.
+    Large,
+    /// One of those for scripts that may have no end.
+    Trial,
+}
+
+impl Beside {
+    /// The number of the connection of the client with this number, whose usual one is `usual`.
+    pub(crate) fn conn(self, usual: u16, client_number: u64) -> u16 {
+        match self {
+            Self::No => usual,
+            Self::Large => LARGE_CONN,
+            Self::Trial => BESIDE_FROM + (client_number % u64::from(TRIAL_CONNS)) as u16,
+        }
+    }
+}
+
+impl UpstreamKey {
+    /// Which kind of shared connection this is.
+    #[inline]
+    pub(crate) fn beside(&self) -> Beside {
+        match self.conn {
+            LARGE_CONN => Beside::Large,
+            BESIDE_FROM.. => Beside::Trial,
+            _ => Beside::No,
+        }
+    }
+}
+
+impl Engine {
+    /// Whether a request may go another way than the one before it.
+    #[inline]
+    pub(crate) fn may_go_beside(&self, known: &Known) -> bool {
+        let goes_by_row = |id: CommandId| {
+            let row = id.row();
+            row.class == Class::Beside || id == FUNCTION_STATS || row.is_script()
+        };
+        !self.grants.large_replies.is_empty() || known.id.is_some_and(goes_by_row)
+    }
+
+    /// Has the client's requests go over the connection that this one is for; `Some`: it must wait until those before it
+    /// are answered.
+    #[cold]
+    pub(crate) fn choose_conn(
+        &mut self,
+        id: ClientId,
+        known: &Known,
+        frame: &[u8],
+    ) -> Option<Step> {
+        if known.id == Some(FUNCTION_STATS) && self.waits_for_replies(id) {
+            // Over the control lane it would overtake them.
+            return Some(Step::Hold(Hold::Drained));
+        }
+        if known.way != Way::Shared {
+            return None;
+        }
+        let beside = self.way_beside(id, known, frame);
+        let client = self.clients.get_mut(id).filter(|client| client.beside != beside)?;
+        if client.places.open() > 0 {
+            return Some(Step::Hold(Hold::Drained));
+        }
+        client.beside = beside;
+        client.upstream = None;
+        None
+    }
+
+    /// Whether requests over a connection with this key are kept until they are answered: respool looks at a script on trial then.
+    pub(crate) fn keeps_output_of(&self, key: &UpstreamKey) -> bool {
+        self.keeps_output() || key.beside() == Beside::Trial
+    }
+
+    fn way_beside(&mut self, client: ClientId, known: &Known, frame: &[u8]) -> Beside {
+        let is_beside = known.id.is_some_and(|id| id.row().class == Class::Beside);
+        if is_beside || self.grants.large_replies.has(known.id, frame) {
+            return Beside::Large;
+        }
+        match self.goes_on_trial(client, known.id, frame) {
+            true => Beside::Trial,
+            false => Beside::No,
+        }
+    }
+}

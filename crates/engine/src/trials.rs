@@ -1,0 +1,168 @@
+//! Scripts and functions of which respool has not seen an end: one at a time on a connection.
+//!
+//! A script may never end. Its server answers `-BUSY` to others after `busy-reply-threshold`, but nothing to requests behind it on its own connection, which may
+//! be scripts without an end, too: each of these would run for as long, one after the other, where a client with a connection of its own is told `-BUSY`. So
+//! while a script of another client is under way on a shared connection, a script takes a connection for trials, until one call of it was answered there
+//! within [`SCRIPT_RELIEF_MS`].
+//!
+//! ```text
+//!   EVAL a ──▶ [usual connection]           no other script is under way
+//!   EVAL b ──▶ [connection for trials] ── answered soon ──▶ tried: the next EVAL b goes over the usual connection
+//!                        └─ not answered ──▶ others go on over a fresh connection (`busy`), where the server answers -BUSY
+//! ```
+//! A script is known by its text or its digest, a function by its name. An error counts as no end: it may be `-NOSCRIPT` or `-BUSY`. Whether a script ends may depend on its
+//! arguments. If one holds up a usual connection, all scripts are tried anew.
+//!
+//! Scripts in transactions are not tried: one that came whole with a new script, while another client's is under way, takes a dedicated connection (`whole`).
+//!
+//! Other modules: `beside` has the connections, `busy` has what happens while a script runs.
+//!
+//! Invariant: at most [`SCRIPTS_TRIED_MAX`] scripts are known.
+
+use crate::beside::Beside;
+use crate::command::CommandId;
+use crate::command::ids::EXEC;
+use crate::engine::Engine;
+use crate::ids::{ClientId, UpstreamId};
+use crate::large_replies::Fingerprint;
+use crate::limits::{SCRIPT_RELIEF_MS, SCRIPTS_TRIED_MAX};
+use crate::overtaken::is_script;
+use crate::redirect::find_request_bytes;
+use crate::time::Time;
+use crate::upstream::inflight::Run;
+use crate::upstream::{Lane, Role, Upstream};
+use alloc::collections::BTreeSet;
+
+/// See the module. Two sets of half the bound: when the recent one is full, it becomes the other one.
+#[derive(Debug, Default)]
+pub(crate) struct Trials {
+    recent: BTreeSet<Fingerprint>,
+    before: BTreeSet<Fingerprint>,
+}
+
+impl Trials {
+    /// Whether this request calls a script of which no end was seen.
+    pub(crate) fn is_due(&mut self, command: Option<CommandId>, frame: &[u8]) -> bool {
+        let Some(print) = print_of_script(command, frame) else { return false };
+        if !self.recent.contains(&print) && self.before.contains(&print) {
+            self.note(print);
+        }
+        !self.recent.contains(&print)
+    }
+
+    /// The same, for a request that may be looked at again.
+    pub(crate) fn would_be_due(&self, command: CommandId, frame: &[u8]) -> bool {
+        let is_new = |print| !self.recent.contains(&print) && !self.before.contains(&print);
+        print_of_script(Some(command), frame).is_some_and(is_new)
+    }
+
+    /// All scripts are tried anew.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    fn note(&mut self, print: Fingerprint) {
+        if self.recent.len() >= SCRIPTS_TRIED_MAX / 2 {
+            self.before = core::mem::take(&mut self.recent);
+        }
+        self.recent.insert(print);
+    }
+}
+
+fn print_of_script(command: Option<CommandId>, frame: &[u8]) -> Option<Fingerprint> {
+    let command = command.filter(|_| is_script(command))?;
+    Fingerprint::of(Some(command), frame)
+}
+
+impl Engine {
+    /// A request whose reply may hold line breaks was written last to this connection: it may be a script.
+    pub(crate) fn note_script_sent(&mut self, id: UpstreamId) {
+        let Some(upstream) = self.upstreams.get(id) else { return };
+        let last = upstream
+            .inflight
+            .back()
+            .filter(|run| is_script(run.command) || run.command == Some(EXEC));
+        let client = last.and_then(|run| self.client_of(run.owner));
+        if let Some(upstream) = self.upstreams.get_mut(id).filter(|_| client.is_some()) {
+            upstream.last_script = client.map(|client| (client, upstream.inflight.end()));
+        }
+    }
+
+    /// Whether this request of a client takes a connection for trials.
+    pub(crate) fn goes_on_trial(
+        &mut self,
+        client: ClientId,
+        command: Option<CommandId>,
+        frame: &[u8],
+    ) -> bool {
+        self.grants.trials.is_due(command, frame) && self.others_run_scripts(client)
+    }
+
+    /// Whether a script of another client is under way on a shared connection, which may be retired.
+    pub(crate) fn others_run_scripts(&self, client: ClientId) -> bool {
+        let is_shared = |up: &Upstream| {
+            up.key.lane == Lane::Shared && matches!(up.role, Role::Shared | Role::Retired)
+        };
+        let runs_others = |up: &Upstream| {
+            up.last_script.is_some_and(|(id, end)| id != client && up.inflight.place() < end)
+        };
+        self.upstreams.iter().any(|(_, up)| runs_others(up) && is_shared(up))
+    }
+
+    /// The reply to the front request of this connection begins with this byte: if it is that to a script on trial, the script has ended.
+    pub(crate) fn note_trial(&mut self, now: Time, id: UpstreamId, run: &Run, first: u8) {
+        let Some(upstream) = self.upstreams.get(id) else { return };
+        let is_soon = now < run.sent_at.plus_ms(SCRIPT_RELIEF_MS);
+        if upstream.key.beside() != Beside::Trial || first == b'-' || !is_soon {
+            return;
+        }
+        let request = find_request_bytes(upstream, run, run.done);
+        let print = request.and_then(|(_, request)| print_of_script(run.command, request));
+        if let Some(print) = print {
+            self.grants.trials.note(print);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::ids::{EVAL, FCALL, GET};
+    use alloc::format;
+
+    fn eval(text: &str) -> alloc::string::String {
+        format!("*3\r\n$4\r\nEVAL\r\n${}\r\n{text}\r\n$1\r\n0\r\n", text.len())
+    }
+
+    #[test]
+    fn a_script_is_due_until_it_is_noted_and_other_commands_never_are() {
+        let mut trials = Trials::default();
+        let (one, two) = (eval("return 1"), eval("return 2"));
+        let print = print_of_script(Some(EVAL), one.as_bytes()).expect("a script");
+        assert!(trials.is_due(Some(EVAL), one.as_bytes()));
+        trials.note(print);
+        assert!(!trials.is_due(Some(EVAL), one.as_bytes()));
+        assert!(
+            trials.is_due(Some(EVAL), two.as_bytes()) && trials.is_due(Some(FCALL), one.as_bytes())
+        );
+        assert!(!trials.is_due(Some(GET), one.as_bytes()) && !trials.is_due(None, two.as_bytes()));
+        trials.forget();
+        assert!(trials.would_be_due(EVAL, one.as_bytes()));
+    }
+
+    #[test]
+    fn scripts_in_use_stay_known_among_any_number_of_others() {
+        let mut trials = Trials::default();
+        let used = eval("return 'used'");
+        for number in 0..3 * SCRIPTS_TRIED_MAX {
+            if trials.is_due(Some(EVAL), used.as_bytes()) {
+                assert_eq!(number, 0, "forgotten");
+                trials.note(print_of_script(Some(EVAL), used.as_bytes()).expect("a script"));
+            }
+            let other = eval(&format!("return {number}"));
+            assert!(trials.is_due(Some(EVAL), other.as_bytes()));
+            trials.note(print_of_script(Some(EVAL), other.as_bytes()).expect("a script"));
+            assert!(trials.recent.len() + trials.before.len() <= SCRIPTS_TRIED_MAX);
+        }
+    }
+}

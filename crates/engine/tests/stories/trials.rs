@@ -1,0 +1,203 @@
+//! Scripts that may have no end keep no other client waiting: new ones go one at a time over connections for trials.
+
+use crate::words::Story;
+use engine::limits::{SCRIPT_RELIEF_MS, TRIAL_CONNS};
+
+const BUSY: &str = "-BUSY Redis is busy running a script.";
+const KILLED: &str = "-ERR Script killed by user";
+const LOOP: &str = "EVAL hangs 0";
+
+/// A script of client `a` is under way on the usual connection, the first one.
+fn runs_script(mut story: Story) -> Story {
+    story.client("a").says("EVAL a 0");
+    story.conn(1).gets("EVAL a 0");
+    story
+}
+
+// Found by a test from outside: scripts of 20 clients that never end stood behind each other, and others had no answer until all had been killed.
+#[test]
+fn clients_leave_a_connection_on_which_a_script_hangs() {
+    let mut story = Story::new();
+    for (name, line) in [("a", LOOP), ("c", "GET c"), ("d", "SET d 1")] {
+        story.client(name).says(line);
+    }
+    story.conn(1).gets([LOOP, "GET c", "SET d 1"]);
+    story.after_ms(2 * SCRIPT_RELIEF_MS - 1);
+    assert_eq!(story.connects_made(), 1);
+    story.after_ms(1);
+    // The read is asked for again, and the write is not.
+    story.conn(2).gets("GET c").answers(BUSY);
+    story.client("c").gets(BUSY).says("SET c 1");
+    story.client("e").says("SET e 1");
+    story.conn(2).gets(["SET c 1", "SET e 1"]).answers([BUSY, BUSY]);
+    for name in ["c", "e"] {
+        story.client(name).gets(BUSY);
+    }
+    story.conn(1).answers(KILLED);
+    story.client("a").gets(KILLED).says("GET a");
+    story.conn(2).gets("GET a").answers("nil");
+    story.client("a").gets("nil");
+    story.after_ms(SCRIPT_RELIEF_MS * 4);
+    story.conn(1).answers(["nil", "+OK"]).is_closed();
+    story.client("d").gets("+OK");
+    assert_eq!(story.connects_made(), 2);
+}
+
+#[test]
+fn one_kill_ends_the_scripts_of_all_clients() {
+    let mut story = Story::new();
+    let names: Vec<String> =
+        (0..3 * u32::from(TRIAL_CONNS)).map(|number| number.to_string()).collect();
+    for name in &names {
+        story.client(name).says(LOOP);
+    }
+    story.client("b").says("SET b 1");
+    story.conn(1).gets([LOOP, "SET b 1"]);
+    // The server is busy from now on.
+    let trials: Vec<usize> = (2..2 + usize::from(TRIAL_CONNS)).collect();
+    for conn in &trials {
+        story.conn(*conn).gets(LOOP).gets_nothing().answers(BUSY);
+    }
+    let mut refused = TRIAL_CONNS as usize;
+    while refused < names.len() - 1 {
+        for conn in &trials {
+            let asked = story.conn(*conn).takes_requests();
+            assert!(asked <= 1, "{asked} new scripts at a time");
+            (0..asked).for_each(|_| drop(story.conn(*conn).answers(BUSY)));
+            refused += asked;
+        }
+    }
+    for name in &names[1..] {
+        story.client(name).gets(BUSY);
+    }
+    story.conn(1).answers([KILLED, "+OK"]);
+    story.client("0").gets(KILLED);
+    story.client("b").gets("+OK");
+}
+
+#[test]
+fn a_script_on_trial_that_hangs_keeps_no_other_script_waiting() {
+    let mut story = runs_script(Story::new());
+    for number in 0..=TRIAL_CONNS {
+        story.client(&number.to_string()).says(LOOP);
+    }
+    let trials: Vec<usize> = (2..2 + usize::from(TRIAL_CONNS)).collect();
+    for conn in &trials {
+        story.conn(*conn).gets(LOOP).gets_nothing();
+    }
+    story.conn(1).answers("nil");
+    story.client("a").gets("nil");
+    for _ in 0..3 {
+        story.after_ms(SCRIPT_RELIEF_MS);
+    }
+    // A fresh connection for each of them, and the script that waited goes over one of these.
+    let fresh: Vec<usize> = trials.iter().map(|conn| conn + usize::from(TRIAL_CONNS)).collect();
+    let asked: Vec<usize> = fresh.iter().map(|conn| story.conn(*conn).takes_requests()).collect();
+    assert_eq!(asked.iter().sum::<usize>(), 1, "{asked:?}");
+}
+
+#[test]
+fn a_script_that_was_answered_soon_goes_where_other_requests_go() {
+    let mut story = runs_script(Story::new());
+    story.client("b").says("EVAL b 0");
+    story.conn(2).gets("EVAL b 0").answers(":1");
+    story.client("b").gets(":1").says(["EVAL b 0", "GET b"]);
+    story.client("c").says(["EVAL b 1 k", "EVAL c 0"]);
+    // Its name is its text; with other keys it is as well known.
+    story.conn(1).gets(["EVAL b 0", "GET b", "EVAL b 1 k"]);
+    story.conn(1).answers("nil");
+    story.client("a").gets("nil");
+    story.conn(1).answers([":2", "nil", ":3"]);
+    story.client("b").gets([":2", "nil"]);
+    story.client("c").gets(":3");
+    assert_eq!(story.connects_made(), 2);
+}
+
+#[test]
+fn functions_and_digests_are_tried_too_and_each_by_its_own_name() {
+    let mut story = runs_script(Story::new());
+    let lines = ["FCALL f 0", "FCALL_RO f 0", "EVALSHA f 0", "EVAL_RO f 0"];
+    for ((name, conn), line) in ["b", "c", "d", "e"].iter().zip(2..).zip(lines) {
+        story.client(name).says([line, line]);
+        story.conn(conn).gets(line).answers(":1");
+        story.client(name).gets(":1");
+        story.conn(1).gets(line);
+        story.conn(conn).gets_nothing();
+    }
+}
+
+#[test]
+fn an_error_or_a_late_answer_is_no_sign_of_an_end() {
+    for (answer, after_ms) in
+        [("-NOSCRIPT No matching script", 0), (BUSY, 0), (":1", SCRIPT_RELIEF_MS)]
+    {
+        let mut story = runs_script(Story::new());
+        story.client("b").says("EVALSHA b 0");
+        story.conn(2).gets("EVALSHA b 0");
+        story.after_ms(after_ms).conn(2).answers(answer);
+        story.client("b").gets(answer).says("EVALSHA b 0");
+        story.conn(2).gets("EVALSHA b 0").answers(":1");
+        story.client("b").gets(":1");
+    }
+}
+
+#[test]
+fn a_script_on_trial_overtakes_nothing_and_is_overtaken_by_nothing() {
+    let mut story = runs_script(Story::new());
+    story.client("b").says(["SET b 1", "EVAL b 0", "EVAL b2 0", "GET b"]);
+    story.conn(1).gets("SET b 1").gets_nothing().answers("nil");
+    story.client("a").gets("nil").says("EVAL a2 0");
+    story.conn(1).gets("EVAL a2 0").answers("+OK");
+    story.client("b").gets("+OK");
+    story.conn(2).gets("EVAL b 0").gets_nothing().answers(":1");
+    story.client("b").gets(":1");
+    story.conn(2).gets("EVAL b2 0").gets_nothing();
+    story.conn(1).gets_nothing();
+    story.conn(2).answers(":2");
+    story.client("b").gets(":2");
+    story.conn(1).gets("GET b").answers(["nil", "$1"]);
+}
+
+#[test]
+fn scripts_of_one_client_stay_on_one_connection() {
+    let mut story = Story::new();
+    story.client("a").says(["EVAL a 0", "EVAL b 0", "EVAL c 0"]);
+    story.conn(1).gets(["EVAL a 0", "EVAL b 0", "EVAL c 0"]);
+    assert_eq!(story.connects_made(), 1);
+}
+
+#[test]
+fn a_transaction_with_a_new_script_takes_a_dedicated_connection_meanwhile() {
+    let mut story = runs_script(Story::new());
+    story.client("b").says(["MULTI", "EVAL b 0", "EXEC"]);
+    story.client("c").says(["MULTI", "SET c 1", "EXEC"]);
+    story.conn(1).gets(["MULTI", "SET c 1", "EXEC"]);
+    story.conn(2).gets("MULTI").answers("+OK");
+    story.conn(2).gets("EVAL b 0").answers("+QUEUED");
+    story.conn(2).gets("EXEC");
+}
+
+#[test]
+fn scripts_are_tried_anew_when_one_holds_up_a_usual_connection() {
+    let mut story = runs_script(Story::new());
+    story.client("b").says("EVAL b 0");
+    story.conn(2).gets("EVAL b 0").answers(":1");
+    story.client("b").gets(":1").says("EVAL b 0");
+    story.conn(1).gets("EVAL b 0").answers("nil");
+    story.client("a").gets("nil");
+    story.after_ms(3 * SCRIPT_RELIEF_MS);
+    story.client("c").says(["GET c", "EVAL b 0"]);
+    story.conn(3).gets("GET c").gets_nothing().answers("nil");
+    story.conn(4).gets("EVAL b 0");
+}
+
+#[test]
+fn each_node_of_a_cluster_has_connections_for_trials() {
+    let mut story = Story::warm_cluster();
+    story.client("a").says("EVAL a 1 a4");
+    story.node("n1").gets("EVAL a 1 a4");
+    story.client("b").says(["EVAL b 1 a4", "EVAL b 1 c1"]);
+    story.node_conn("n1", 2).gets("EVAL b 1 a4").answers(":1");
+    story.client("b").gets(":1");
+    story.node("n3").gets("EVAL b 1 c1");
+}
