@@ -6,7 +6,7 @@
 //! The reply waits for the servers' answers, for two reasons. A message that was published before may still be in the connection's socket, and comes before the
 //! confirmation as it does directly; and until the server knows that the last client left, the reply to PUBLISH would count respool.
 //!
-//! A message for a pattern, or of a channel whose home changed a moment ago, may still be on the bus of the cluster. The client leaves
+//! In a cluster, messages for a pattern, and messages for a channel whose home has just changed, may still be on the bus of the cluster. The client leaves
 //! [`PATTERN_SETTLE_MS`](crate::limits::PATTERN_SETTLE_MS) or [`LEAVE_SETTLE_MS`](crate::limits::LEAVE_SETTLE_MS) later.
 //!
 //! One request can leave a hundred thousand topics. Both walks over them take several turns, in which other clients are served ([`LEFT_TOPICS_PER_TURN`]).
