@@ -5,7 +5,10 @@
 //!
 //! Not here: what a message means (`actions`, `accept`).
 //!
-//! Invariant: a message that was sent is read in the receiver's next turn. The queue is unbounded by type and bounded by what is
+//! A worker reads its messages at the begin of a turn, and news in front of the other messages also before it looks at a client's request: a client that sends a
+//! request because of a reply of another worker finds the news that this worker told before the reply.
+//!
+//! Invariant: a message that was sent is read in the receiver's next turn, and messages are read in the order of the sending. The queue is unbounded by type and bounded by what is
 //! sent: one message per accepted client, question, resolve and signal, each answered before the next of its kind, and of news at most what a
 //! topology changes (`engine::news`).
 
@@ -20,7 +23,7 @@ use engine::tenancy::TenantId;
 use engine::{Settings, UpstreamId};
 use netio::{Address, Listener, Tuning};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// What one thread tells a worker.
@@ -36,7 +39,7 @@ pub enum Message<S> {
     /// The addresses that a name has now; `None`: nobody can tell.
     Renewed(Name, Option<Vec<Address>>),
     /// What another worker has to tell the engine of this tenant, or of this login at its servers.
-    News((TenantId, Option<Digest>), News),
+    News(NewsTo, News),
     /// Other settings from now on; answered when they are in force.
     Configure(ReplyTo, Box<Change>),
     /// Take no more clients, end when the others have what they are owed or after so many milliseconds.
@@ -44,6 +47,9 @@ pub enum Message<S> {
     /// End now.
     Stop,
 }
+
+/// The tenant of an engine, and the login at its servers if it is one of a login.
+pub type NewsTo = (TenantId, Option<Digest>);
 
 /// What is in force in a worker, as far as it can change while it runs.
 #[derive(Debug)]
@@ -86,30 +92,63 @@ pub type ToControl = Box<dyn Fn(Upward) + Send + Sync>;
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// The receiving end.
-pub struct Mailbox<S>(Receiver<Message<S>>);
+pub struct Mailbox<S> {
+    receiver: Receiver<Message<S>>,
+    /// A message was sent since the worker looked last.
+    unread: Arc<AtomicBool>,
+    /// The oldest message, if the worker looked for news and found another kind of message.
+    kept: Option<Message<S>>,
+}
 
 /// The sending end.
 pub struct Post<S> {
     sender: Sender<Message<S>>,
+    unread: Arc<AtomicBool>,
     wake: Wake,
 }
 
 /// A mailbox, and the end that others keep.
 pub fn mailbox<S>(wake: Wake) -> (Mailbox<S>, Post<S>) {
     let (sender, receiver) = channel();
-    (Mailbox(receiver), Post { sender, wake })
+    let unread = Arc::new(AtomicBool::new(false));
+    let post = Post { sender, unread: Arc::clone(&unread), wake };
+    (Mailbox { receiver, unread, kept: None }, post)
 }
 
 impl<S> Clone for Post<S> {
     fn clone(&self) -> Self {
-        Self { sender: self.sender.clone(), wake: Arc::clone(&self.wake) }
+        let (sender, unread) = (self.sender.clone(), Arc::clone(&self.unread));
+        Self { sender, unread, wake: Arc::clone(&self.wake) }
     }
 }
 
 impl<S> Mailbox<S> {
     /// The oldest message, if there is one.
-    pub fn take(&self) -> Option<Message<S>> {
-        self.0.try_recv().ok()
+    pub fn take(&mut self) -> Option<Message<S>> {
+        self.kept.take().or_else(|| self.receive())
+    }
+
+    /// Whether a message was sent since the last look.
+    #[inline]
+    pub fn has_unread(&self) -> bool {
+        self.unread.load(Ordering::Acquire)
+    }
+
+    /// The oldest message, if it is news.
+    pub fn take_news(&mut self) -> Option<(NewsTo, News)> {
+        match self.take()? {
+            Message::News(to, news) => Some((to, news)),
+            other => {
+                self.kept = Some(other);
+                None
+            }
+        }
+    }
+
+    fn receive(&mut self) -> Option<Message<S>> {
+        // Before the look: a message that comes behind it is unread.
+        self.unread.store(false, Ordering::Release);
+        self.receiver.try_recv().ok()
     }
 }
 
@@ -117,6 +156,7 @@ impl<S> Post<S> {
     /// Sends a message. To a worker that has ended it is lost, as everything of that worker is.
     pub fn send(&self, message: Message<S>) {
         if self.sender.send(message).is_ok() {
+            self.unread.store(true, Ordering::Release);
             (self.wake)();
         }
     }

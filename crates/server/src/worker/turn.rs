@@ -1,6 +1,6 @@
 //! One turn of a worker.
 //!
-//! 1. Messages of other threads are taken.
+//! 1. Messages of other threads are taken. Later news are taken before each request of a client.
 //! 2. The driver waits and gives its events to the engine, which sends nothing yet; while more input keeps coming it is polled again, and
 //!    under the gate of `gather` it may sleep some tens of microseconds for more.
 //! 3. What is due by time is done.
@@ -18,6 +18,7 @@ use super::Worker;
 use super::arrivals::Arrivals;
 use super::conn::{Clients, Conns, Party, party};
 use super::house::House;
+use super::mailbox::Mailbox;
 use engine::Time;
 use engine::ids::{UpstreamId, UpstreamKind};
 use netio::{Accepted, CloseReason, ConnId, Driver, Event, Wait};
@@ -121,6 +122,7 @@ impl<D: Driver> Worker<D> {
         let Self { driver, engine, clients, upstreams, accepted, arrivals, clock, gather, .. } =
             self;
         let mut hub = Hub {
+            mailbox: &mut self.mailbox,
             engine,
             clients,
             upstreams,
@@ -189,6 +191,7 @@ impl<D: Driver> Worker<D> {
 
 /// What the events of a wait go to, while the driver is borrowed.
 struct Hub<'a, S> {
+    mailbox: &'a mut Mailbox<S>,
     engine: &'a mut House,
     clients: &'a mut Clients,
     upstreams: &'a mut Conns<UpstreamKind>,
@@ -212,7 +215,12 @@ impl<S> Hub<'_, S> {
         let now = self.now();
         match event {
             Event::Received(token, bytes) => match party(token) {
-                Party::Client(id) => self.engine.handle_client_bytes(now, id, bytes),
+                Party::Client(id) => {
+                    if self.mailbox.has_unread() {
+                        self.hear_news(now);
+                    }
+                    self.engine.handle_client_bytes(now, id, bytes);
+                }
                 Party::Upstream(id) => self.engine.handle_upstream_bytes(now, id, bytes),
                 Party::Arrival(id) => self.arrivals.received(id, bytes),
             },
@@ -240,6 +248,14 @@ impl<S> Hub<'_, S> {
             Event::Eof(token) => self.eof(now, party(token)),
             Event::Closed(token, why) => self.closed(now, party(token), why),
             Event::Woken => {}
+        }
+    }
+
+    /// The engine hears news that came since the begin of the turn: the client's request may be sent because of them.
+    #[cold]
+    fn hear_news(&mut self, now: Time) {
+        while let Some((to, news)) = self.mailbox.take_news() {
+            self.engine.handle_news(now, to, news);
         }
     }
 

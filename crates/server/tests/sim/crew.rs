@@ -4,6 +4,8 @@
 //!
 //! Invariant: nothing of the machine that it runs on is in them.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, channel};
@@ -28,14 +30,19 @@ pub(crate) struct Terms {
     pub(crate) clients_max: usize,
     pub(crate) entrances: Entrances,
     pub(crate) tls: TlsSettings,
+    pub(crate) meanwhile: Meanwhile,
 }
+
+/// Happens when the first worker next reads the time: at its first event of a turn.
+pub(crate) type Meanwhile = Rc<Cell<Option<Box<dyn FnOnce()>>>>;
 
 impl Terms {
     /// They do not wait for more input, and clients come in by one door.
     pub(crate) fn plain(seed: u64) -> Self {
         let gather = GatherOptions { gather_us: 0, completions: 0, clients_min: 0, polls: 1 };
         let tls = TlsSettings::default();
-        Self { seed, gather, clients_max: 1_000, entrances: entrances(), tls }
+        let meanwhile = Meanwhile::default();
+        Self { seed, gather, clients_max: 1_000, entrances: entrances(), tls, meanwhile }
     }
 }
 
@@ -80,6 +87,13 @@ pub(crate) fn hire(
     let process = Arc::new(process());
     let worker = |(index, (driver, mailbox))| {
         let clock = net.clone();
+        let meanwhile = (index == 0).then(|| Rc::clone(&terms.meanwhile));
+        let clock = move || {
+            if let Some(act) = meanwhile.as_ref().and_then(|meanwhile| meanwhile.take()) {
+                act();
+            }
+            clock.now_us()
+        };
         let (settings, tenants) = settings(index);
         let options = WorkerOptions {
             entropy: None,
@@ -96,7 +110,7 @@ pub(crate) fn hire(
             outlet: Outlet::default(),
             tls: terms.tls.clone(),
         };
-        Worker::new(driver, Box::new(move || clock.now_us()), options)
+        Worker::new(driver, Box::new(clock), options)
     };
     let workers = drivers.into_iter().zip(boxes).enumerate().map(worker).collect();
     Crew { workers, posts, told, questions }

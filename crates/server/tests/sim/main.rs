@@ -30,6 +30,7 @@ mod headers;
 mod hostile;
 mod ledger;
 mod logins;
+mod mail;
 mod mirrored;
 mod names;
 mod plan;
