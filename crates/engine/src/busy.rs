@@ -24,7 +24,6 @@
 //!
 //! Invariant: whoever is asked without need answers `PONG`; so it does no harm when `is_busy` is late to end.
 
-use crate::beside::Beside;
 use crate::command::CommandId;
 use crate::command::ids::{EXEC, PING};
 use crate::engine::Engine;
@@ -137,9 +136,7 @@ impl Engine {
             }
         }
         for id in held_up {
-            if self.upstreams.get(id).is_some_and(|up| up.key.beside() == Beside::No) {
-                self.grants.trials.forget();
-            }
+            self.try_scripts_anew(id);
             self.begin_relief(now, id);
         }
     }

@@ -11,7 +11,8 @@
 //!                        └─ not answered ──▶ others go on over a fresh connection (`busy`), where the server answers -BUSY
 //! ```
 //! A script is known by its text or its digest, a function by its name. An error counts as no end: it may be `-NOSCRIPT` or `-BUSY`. Whether a script ends may depend on its
-//! arguments. If one holds up a usual connection, all scripts are tried anew.
+//! arguments. If one holds up a usual connection, all scripts are tried anew. A client that has had [`CLIENT_TRIALS`] trials sends new scripts over the usual connection, too: some applications
+//! write values into the texts of their scripts, and each text is new.
 //!
 //! Scripts in transactions are not tried: one that came whole with a new script, while another client's is under way, takes a dedicated connection (`whole`).
 //!
@@ -20,12 +21,13 @@
 //! Invariant: at most [`SCRIPTS_TRIED_MAX`] scripts are known.
 
 use crate::beside::Beside;
+use crate::client::Client;
 use crate::command::CommandId;
 use crate::command::ids::EXEC;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
 use crate::large_replies::Fingerprint;
-use crate::limits::{SCRIPT_RELIEF_MS, SCRIPTS_TRIED_MAX};
+use crate::limits::{CLIENT_TRIALS, SCRIPT_RELIEF_MS, SCRIPTS_TRIED_MAX};
 use crate::overtaken::is_script;
 use crate::redirect::find_request_bytes;
 use crate::time::Time;
@@ -95,7 +97,10 @@ impl Engine {
         command: Option<CommandId>,
         frame: &[u8],
     ) -> bool {
-        self.grants.trials.is_due(command, frame) && self.others_run_scripts(client)
+        let is_trusted = |client: &Client| client.scripts_ended >= CLIENT_TRIALS;
+        !self.clients.get(client).is_some_and(is_trusted)
+            && self.grants.trials.is_due(command, frame)
+            && self.others_run_scripts(client)
     }
 
     /// Whether a script of another client is under way on a shared connection, which may be retired.
@@ -118,8 +123,23 @@ impl Engine {
         }
         let request = find_request_bytes(upstream, run, run.done);
         let print = request.and_then(|(_, request)| print_of_script(run.command, request));
-        if let Some(print) = print {
-            self.grants.trials.note(print);
+        let Some(print) = print else { return };
+        self.grants.trials.note(print);
+        let client = self.client_of(run.owner).and_then(|client| self.clients.get_mut(client));
+        if let Some(client) = client {
+            client.scripts_ended = client.scripts_ended.saturating_add(1);
+        }
+    }
+
+    /// A script holds others up on this connection. If it is a usual one, what is known of scripts was wrong.
+    pub(crate) fn try_scripts_anew(&mut self, id: UpstreamId) {
+        let Some(upstream) = self.upstreams.get(id) else { return };
+        let last = upstream.last_script.map(|(client, _)| client);
+        if upstream.key.beside() == Beside::No {
+            self.grants.trials.forget();
+        }
+        if let Some(client) = last.and_then(|client| self.clients.get_mut(client)) {
+            client.scripts_ended = 0;
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Scripts that may have no end keep no other client waiting: new ones go one at a time over connections for trials.
 
 use crate::words::Story;
-use engine::limits::{SCRIPT_RELIEF_MS, TRIAL_CONNS};
+use engine::limits::{CLIENT_TRIALS, SCRIPT_RELIEF_MS, TRIAL_CONNS};
 
 const BUSY: &str = "-BUSY Redis is busy running a script.";
 const KILLED: &str = "-ERR Script killed by user";
@@ -189,6 +189,44 @@ fn scripts_are_tried_anew_when_one_holds_up_a_usual_connection() {
     story.client("c").says(["GET c", "EVAL b 0"]);
     story.conn(3).gets("GET c").gets_nothing().answers("nil");
     story.conn(4).gets("EVAL b 0");
+}
+
+/// Client `b` has this many new scripts that end, one after the other.
+fn ends_scripts(story: &mut Story, count: u8) {
+    for number in 0..count {
+        let line = format!("EVAL b{number} 0");
+        story.client("b").says(&*line);
+        story.conn(2).gets(&*line).answers(":1");
+        story.client("b").gets(":1");
+    }
+}
+
+// Some applications write values into the texts of their scripts.
+#[test]
+fn a_client_whose_scripts_have_ended_sends_new_ones_over_the_usual_connection() {
+    let mut story = runs_script(Story::new());
+    ends_scripts(&mut story, CLIENT_TRIALS);
+    story.client("b").says(["EVAL new 0", "EVAL newer 0"]);
+    story.conn(1).gets(["EVAL new 0", "EVAL newer 0"]);
+    story.client("c").says("EVAL c 0");
+    story.conn(3).gets("EVAL c 0");
+}
+
+#[test]
+fn a_client_whose_script_held_others_up_has_its_next_scripts_tried() {
+    let mut story = runs_script(Story::new());
+    ends_scripts(&mut story, CLIENT_TRIALS);
+    story.client("b").says("EVAL hangs 0");
+    story.conn(1).gets("EVAL hangs 0").answers("nil");
+    story.client("a").gets("nil");
+    story.after_ms(SCRIPT_RELIEF_MS).after_ms(SCRIPT_RELIEF_MS).after_ms(SCRIPT_RELIEF_MS);
+    story.client("a").says("GET a");
+    story.conn(3).gets("GET a").answers("nil");
+    story.client("a").gets("nil").says("EVAL a 0");
+    story.conn(4).gets("EVAL a 0");
+    story.conn(1).answers(KILLED);
+    story.client("b").gets(KILLED).says("EVAL b 0");
+    story.conn(2).gets("EVAL b 0");
 }
 
 #[test]
