@@ -71,6 +71,14 @@ impl Engine {
         !self.grants.large_replies.is_empty() || known.id.is_some_and(goes_by_row)
     }
 
+    /// Where a request goes if servers did not say what it is, or if it is a script of a client that caches.
+    pub(crate) fn final_way(&mut self, id: ClientId, known: &Known, frame: &[u8]) -> Way {
+        match self.leases_script(id, known, frame) {
+            true => Way::Leased,
+            false => known.way.or_apart(),
+        }
+    }
+
     /// Has the client's requests go over the connection that this one is for; `Some`: it must wait until those before it
     /// are answered.
     #[cold]

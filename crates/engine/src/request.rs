@@ -468,8 +468,7 @@ impl Engine {
         if let Some(step) = self.not_now(now, id, &known, (frame, args)) {
             return step;
         }
-        // Servers were asked of what is unknown still, and did not say what it is.
-        known.way = known.way.or_apart();
+        known.way = self.final_way(id, &known, frame);
         let Some(client) = self.clients.get_mut(id) else { return Step::Gone };
         let silent = client.reply_mode != ReplyMode::On;
         let (goes_beside, is_leased) = (client.beside != Beside::No, client.lease.is_some());

@@ -107,6 +107,7 @@ impl Engine {
             ids::MULTI => self.begin_multi(now, wish),
             ids::WATCH => self.begin_watch(now, wish),
             _ if crate::blocking::blocks(row) => self.block(now, wish),
+            _ if row.row().is_script() => self.open_lease(now, wish, None, State::Once),
             _ => {
                 self.stats.command(wish.row).rejected += 1;
                 self.reply(wish.id, wish.silent, |out| {
@@ -133,8 +134,7 @@ impl Engine {
         self.open_lease(now, wish, None, state)
     }
 
-    /// A transaction that cannot be done. MULTI is accepted all the same, and EXEC is EXECABORT: what a client has sent behind its MULTI
-    /// in the same packet is meant for the transaction, and would be done by itself if MULTI were refused.
+    /// A transaction that cannot be done. MULTI is accepted, and EXEC is EXECABORT: requests behind MULTI in one packet would be done by themselves if MULTI were refused.
     fn begin_in_vain(&mut self, wish: &Wish<'_>, error: Vec<u8>) -> Step {
         self.set_lease_state(wish.id, State::Lost { error, queueing: true });
         self.say_ok(wish)

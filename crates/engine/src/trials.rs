@@ -14,7 +14,7 @@
 //! arguments. If one holds up a usual connection, all scripts are tried anew. A client that has had [`CLIENT_TRIALS`] trials sends new scripts over the usual connection, too: some applications
 //! write values into the texts of their scripts, and each text is new.
 //!
-//! Scripts in transactions are not tried: one that came whole with a new script, while another client's is under way, takes a dedicated connection (`whole`).
+//! Scripts of clients with `CLIENT TRACKING` take a dedicated connection instead. Scripts in transactions are not tried: one that came whole with a new script, while another client's is under way, takes a dedicated connection (`whole`).
 //!
 //! Other modules: `beside` has the connections, `busy` has what happens while a script runs.
 //!
@@ -30,10 +30,14 @@ use crate::large_replies::Fingerprint;
 use crate::limits::{CLIENT_TRIALS, SCRIPT_RELIEF_MS, SCRIPTS_TRIED_MAX};
 use crate::overtaken::is_script;
 use crate::redirect::find_request_bytes;
+use crate::route::{Known, Way};
 use crate::time::Time;
 use crate::upstream::inflight::Run;
 use crate::upstream::{Lane, Role, Upstream};
 use alloc::collections::BTreeSet;
+
+/// Requests of one trial: the script and its delimiter.
+const TRIAL_REQUESTS: usize = 2;
 
 /// See the module. Two sets of half the bound: when the recent one is full, it becomes the other one.
 #[derive(Debug, Default)]
@@ -76,6 +80,17 @@ fn print_of_script(command: Option<CommandId>, frame: &[u8]) -> Option<Fingerpri
     Fingerprint::of(Some(command), frame)
 }
 
+impl Upstream {
+    /// Whether the one script on trial here has ended, and the rest of its reply is to come: one more request may be sent behind, so that its client does
+    /// not depend on the client that takes the reply.
+    #[cold]
+    pub(crate) fn has_ended_trial(&self) -> bool {
+        self.key.beside() == Beside::Trial
+            && self.forwarded > 0
+            && self.inflight.len() <= TRIAL_REQUESTS
+    }
+}
+
 impl Engine {
     /// A request whose reply may hold line breaks was written last to this connection: it may be a script.
     pub(crate) fn note_script_sent(&mut self, id: UpstreamId) {
@@ -84,9 +99,9 @@ impl Engine {
             .inflight
             .back()
             .filter(|run| is_script(run.command) || run.command == Some(EXEC));
-        let client = last.and_then(|run| self.client_of(run.owner));
-        if let Some(upstream) = self.upstreams.get_mut(id).filter(|_| client.is_some()) {
-            upstream.last_script = client.map(|client| (client, upstream.inflight.end()));
+        let Some(client) = last.map(|run| self.client_of(run.owner)) else { return };
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            upstream.last_script = Some((client, upstream.inflight.end()));
         }
     }
 
@@ -103,13 +118,27 @@ impl Engine {
             && self.others_run_scripts(client)
     }
 
+    /// Whether this script takes a dedicated connection: its client caches what it reads (`tracking`), and clients that do have one connection.
+    pub(crate) fn leases_script(&mut self, id: ClientId, known: &Known, frame: &[u8]) -> bool {
+        let caches = |client: &Client| {
+            client.lease.as_ref().is_none_or(|lease| lease.is_once())
+                && !client.has_own()
+                && client.lane(Lane::Shared) != Lane::Shared
+        };
+        known.way == Way::Shared
+            && is_script(known.id)
+            && self.clients.get(id).is_some_and(caches)
+            && self.goes_on_trial(id, known.id, frame)
+    }
+
     /// Whether a script of another client is under way on a shared connection, which may be retired.
     pub(crate) fn others_run_scripts(&self, client: ClientId) -> bool {
         let is_shared = |up: &Upstream| {
-            up.key.lane == Lane::Shared && matches!(up.role, Role::Shared | Role::Retired)
+            let lane = matches!(up.key.lane, Lane::Shared | Lane::Tracked | Lane::Broadcast);
+            lane && matches!(up.role, Role::Shared | Role::Retired)
         };
         let runs_others = |up: &Upstream| {
-            up.last_script.is_some_and(|(id, end)| id != client && up.inflight.place() < end)
+            up.last_script.is_some_and(|(id, end)| id != Some(client) && up.inflight.place() < end)
         };
         self.upstreams.iter().any(|(_, up)| runs_others(up) && is_shared(up))
     }
@@ -117,8 +146,18 @@ impl Engine {
     /// The reply to the front request of this connection begins with this byte: if it is that to a script on trial, the script has ended.
     pub(crate) fn note_trial(&mut self, now: Time, id: UpstreamId, run: &Run, first: u8) {
         let Some(upstream) = self.upstreams.get(id) else { return };
-        let is_soon = now < run.sent_at.plus_ms(SCRIPT_RELIEF_MS);
-        if upstream.key.beside() != Beside::Trial || first == b'-' || !is_soon {
+        if upstream.key.beside() != Beside::Trial {
+            return;
+        }
+        if upstream.has_ended_trial() && !upstream.waiters.is_empty() {
+            self.note_room(id);
+        }
+        self.note_tried(now, id, run, first);
+    }
+
+    fn note_tried(&mut self, now: Time, id: UpstreamId, run: &Run, first: u8) {
+        let Some(upstream) = self.upstreams.get(id) else { return };
+        if first == b'-' || now >= run.sent_at.plus_ms(SCRIPT_RELIEF_MS) || upstream.forwarded > 0 {
             return;
         }
         let request = find_request_bytes(upstream, run, run.done);
@@ -134,7 +173,7 @@ impl Engine {
     /// A script holds others up on this connection. If it is a usual one, what is known of scripts was wrong.
     pub(crate) fn try_scripts_anew(&mut self, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get(id) else { return };
-        let last = upstream.last_script.map(|(client, _)| client);
+        let last = upstream.last_script.and_then(|(client, _)| client);
         if upstream.key.beside() == Beside::No {
             self.grants.trials.forget();
         }

@@ -348,7 +348,7 @@ impl Client {
     }
 
     /// Whether the server tells its writes from those of others.
-    fn has_own(&self) -> bool {
+    pub(crate) fn has_own(&self) -> bool {
         self.ear().is_some_and(|ear| ear.owner.is_some())
     }
 

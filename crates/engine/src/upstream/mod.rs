@@ -221,8 +221,8 @@ pub struct Upstream {
     pub stalled_us: u64,
     /// When bytes last moved in either direction.
     pub progress_at: Time,
-    /// The client whose script was sent last over this connection, and the place behind its reply (`trials`).
-    pub(crate) last_script: Option<(ClientId, u64)>,
+    /// The client whose script was sent last over this connection, if it is known, and the place behind its reply (`trials`).
+    pub(crate) last_script: Option<(Option<ClientId>, u64)>,
     /// The place of the next reply when `busy` last looked, and the first look that saw this place, if a script was under way.
     pub(crate) script_seen: Option<(u64, Time)>,
     /// Where a request was last found in the output (`redirect`): where its run begins, how many stand before it, and where it stands.
@@ -370,7 +370,7 @@ impl Upstream {
         self.out.pending() < high
             && self.out.kept_bytes() < self.kept_max_bytes
             && self.inflight.bytes() < self.kept_max_bytes
-            && self.inflight.len() < self.requests_max
+            && (self.inflight.len() < self.requests_max || self.has_ended_trial())
     }
 
     /// Whether replies are looked at one by one.

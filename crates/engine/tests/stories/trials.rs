@@ -1,6 +1,7 @@
 //! Scripts that may have no end keep no other client waiting: new ones go one at a time over connections for trials.
 
-use crate::words::Story;
+use crate::mirror::{mirror, story_with};
+use crate::words::{Story, bulk};
 use engine::limits::{CLIENT_TRIALS, SCRIPT_RELIEF_MS, TRIAL_CONNS};
 
 const BUSY: &str = "-BUSY Redis is busy running a script.";
@@ -63,7 +64,9 @@ fn one_kill_ends_the_scripts_of_all_clients() {
         for conn in &trials {
             let asked = story.conn(*conn).takes_requests();
             assert!(asked <= 1, "{asked} new scripts at a time");
-            (0..asked).for_each(|_| drop(story.conn(*conn).answers(BUSY)));
+            for _ in 0..asked {
+                story.conn(*conn).answers(BUSY);
+            }
             refused += asked;
         }
     }
@@ -227,6 +230,55 @@ fn a_client_whose_script_held_others_up_has_its_next_scripts_tried() {
     story.conn(1).answers(KILLED);
     story.client("b").gets(KILLED).says("EVAL b 0");
     story.conn(2).gets("EVAL b 0");
+}
+
+// Found by a test from outside: clients that read large replies to scripts slowly kept new scripts of others from all connections for trials.
+#[test]
+fn a_large_reply_to_a_script_leaves_its_connection_to_the_next_script() {
+    let mut story = runs_script(Story::new());
+    story.client("slow").stops_taking().says("EVAL large 0");
+    let names: Vec<String> = (0..TRIAL_CONNS).map(|number| number.to_string()).collect();
+    for name in &names {
+        story.client(name).says("EVAL b 0");
+    }
+    let last = 1 + usize::from(TRIAL_CONNS);
+    story.conn(2).gets("EVAL large 0").gets_nothing();
+    for conn in 3..=last {
+        story.conn(conn).gets("EVAL b 0");
+    }
+    story.conn(2).sends(&bulk(100_000)[..40_000]).sends(&bulk(100_000)[40_000..80_000]);
+    story.conn(2).gets("EVAL b 0").gets_nothing();
+    story.conn(2).sends(&bulk(100_000)[80_000..]).answers(":1");
+    story.client(names.last().expect("some")).gets(":1");
+}
+
+// Found by a test from outside: scripts of clients with CLIENT TRACKING that never end stood behind each other.
+#[test]
+fn scripts_of_clients_that_cache_take_dedicated_connections() {
+    let mut story = Story::new();
+    for name in ["a", "b", "c"] {
+        story.client(name).says(["HELLO 3", "CLIENT TRACKING ON"]).takes();
+        story.client(name).says(LOOP);
+    }
+    let mut scripts = Vec::new();
+    for conn in 1..=story.connects_made() {
+        scripts.push(0);
+        while let Some(line) = story.conn(conn).takes_one() {
+            scripts[conn - 1] += u32::from(line == LOOP);
+        }
+    }
+    assert_eq!((scripts.iter().sum(), scripts.iter().max()), (3, Some(&1)), "{scripts:?}");
+}
+
+#[test]
+fn with_mirrors_a_new_script_stands_behind_no_other_script() {
+    let mut story = story_with(vec![mirror("b")]);
+    story.client("a").says(LOOP);
+    story.conn(2).gets(LOOP);
+    story.client("b").says(LOOP);
+    story.client("c").says("GET c");
+    story.conn(2).gets("GET c").gets_nothing();
+    story.conn(3).gets(LOOP);
 }
 
 #[test]
