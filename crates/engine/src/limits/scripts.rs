@@ -22,7 +22,7 @@ pub const SCRIPTS_MAX: usize = 1_024;
 pub const SCRIPTS_BYTES_MAX: usize = 4 << 20;
 
 /// Connections of a worker to a node, for each protocol and database, that scripts take of which no end was seen. Each of them has one script at a time.
-pub const TRIAL_CONNS: u16 = 16;
+pub const TRIAL_CONNS: u16 = 4;
 
 /// After so many trials that ended, scripts of a client are not tried any more.
 pub const CLIENT_TRIALS: u8 = 4;
