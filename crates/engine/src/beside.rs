@@ -28,17 +28,17 @@ pub(crate) const BESIDE_FROM: u16 = LARGE_CONN - TRIAL_CONNS;
 /// Which of the shared connections to a node a client's requests take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Beside {
-    /// The usual one.
+    /// The usual connection.
     #[default]
     No,
-    /// The one for requests whose replies are large.
+    /// The connection for requests with large replies.
     Large,
-    /// One of those for scripts that may have no end.
+    /// A connection for scripts that may have no end.
     Trial,
 }
 
 impl Beside {
-    /// The number of the connection of the client with this number, whose usual one is `usual`.
+    /// Number of the connection that the client with `client_number` takes; `usual` is the number of its usual connection.
     pub(crate) fn conn(self, usual: u16, client_number: u64) -> u16 {
         match self {
             Self::No => usual,
@@ -71,7 +71,7 @@ impl Engine {
         !self.grants.large_replies.is_empty() || known.id.is_some_and(goes_by_row)
     }
 
-    /// Where a request goes if servers did not say what it is, or if it is a script of a client that caches.
+    /// The final way of a request: apart if servers did not say what the command is, over a dedicated connection for scripts of clients that cache.
     pub(crate) fn final_way(&mut self, id: ClientId, known: &Known, frame: &[u8]) -> Way {
         match self.leases_script(id, known, frame) {
             true => Way::Leased,

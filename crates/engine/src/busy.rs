@@ -194,6 +194,7 @@ fn runs_long(inflight: &Inflight, now: Time, ms: u64) -> bool {
         && inflight.runs().any(|run| may_take_long(run.command) && is_late(run))
 }
 
-fn may_take_long(command: Option<CommandId>) -> bool {
+/// Whether the server may be busy with this command for long.
+pub(crate) fn may_take_long(command: Option<CommandId>) -> bool {
     command == Some(EXEC) || is_script(command)
 }

@@ -10,20 +10,21 @@
 //!   EVAL b ──▶ [connection for trials] ── answered soon ──▶ tried: the next EVAL b goes over the usual connection
 //!                        └─ not answered ──▶ others go on over a fresh connection (`busy`), where the server answers -BUSY
 //! ```
-//! A script is known by its text or its digest, a function by its name. An error counts as no end: it may be `-NOSCRIPT` or `-BUSY`. Whether a script ends may depend on its
+//! A script is known by its text or its digest, a function by its name. An error reply is no sign of an end, since `-NOSCRIPT` and `-BUSY` are errors. Whether a script ends may depend on its
 //! arguments. If one holds up a usual connection, all scripts are tried anew. A client that has had [`CLIENT_TRIALS`] trials sends new scripts over the usual connection, too: some applications
 //! write values into the texts of their scripts, and each text is new.
 //!
-//! Scripts of clients with `CLIENT TRACKING` take a dedicated connection instead. Scripts in transactions are not tried: one that came whole with a new script, while another client's is under way, takes a dedicated connection (`whole`).
+//! Scripts of clients with `CLIENT TRACKING` take a dedicated connection instead. Scripts in transactions are not tried: a transaction in one packet with a new script takes a dedicated connection
+//! while a script of another client is under way (`whole`).
 //!
 //! Other modules: `beside` has the connections, `busy` has what happens while a script runs.
 //!
 //! Invariant: at most [`SCRIPTS_TRIED_MAX`] scripts are known.
 
 use crate::beside::Beside;
+use crate::busy::may_take_long;
 use crate::client::Client;
 use crate::command::CommandId;
-use crate::command::ids::EXEC;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
 use crate::large_replies::Fingerprint;
@@ -50,16 +51,20 @@ impl Trials {
     /// Whether this request calls a script of which no end was seen.
     pub(crate) fn is_due(&mut self, command: Option<CommandId>, frame: &[u8]) -> bool {
         let Some(print) = print_of_script(command, frame) else { return false };
-        if !self.recent.contains(&print) && self.before.contains(&print) {
+        let is_known = self.knows(print);
+        if is_known && !self.recent.contains(&print) {
             self.note(print);
         }
-        !self.recent.contains(&print)
+        !is_known
     }
 
-    /// The same, for a request that may be looked at again.
+    /// Whether this request calls a script of which no end was seen. The look does not count as a use of the script.
     pub(crate) fn would_be_due(&self, command: CommandId, frame: &[u8]) -> bool {
-        let is_new = |print| !self.recent.contains(&print) && !self.before.contains(&print);
-        print_of_script(Some(command), frame).is_some_and(is_new)
+        print_of_script(Some(command), frame).is_some_and(|print| !self.knows(print))
+    }
+
+    fn knows(&self, print: Fingerprint) -> bool {
+        self.recent.contains(&print) || self.before.contains(&print)
     }
 
     /// All scripts are tried anew.
@@ -95,10 +100,7 @@ impl Engine {
     /// A request whose reply may hold line breaks was written last to this connection: it may be a script.
     pub(crate) fn note_script_sent(&mut self, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get(id) else { return };
-        let last = upstream
-            .inflight
-            .back()
-            .filter(|run| is_script(run.command) || run.command == Some(EXEC));
+        let last = upstream.inflight.back().filter(|run| may_take_long(run.command));
         let Some(client) = last.map(|run| self.client_of(run.owner)) else { return };
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.last_script = Some((client, upstream.inflight.end()));
@@ -170,7 +172,7 @@ impl Engine {
         }
     }
 
-    /// A script holds others up on this connection. If it is a usual one, what is known of scripts was wrong.
+    /// A script holds others up on this connection. On a usual connection, respool thought that this script ends, so it forgets all scripts.
     pub(crate) fn try_scripts_anew(&mut self, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get(id) else { return };
         let last = upstream.last_script.and_then(|(client, _)| client);

@@ -12,10 +12,10 @@ pub const SCRIPT_BUSY_MS: u64 = 5_000;
 /// a fresh connection, where the server answers `-BUSY` after `busy-reply-threshold`, as it does directly.
 pub const SCRIPT_RELIEF_MS: u64 = 500;
 
-/// For so long after a server told somebody that it is busy `PING` asks it, in milliseconds.
+/// `PING` asks a server for this time after the server told a client that it is busy, in milliseconds.
 pub const BUSY_TOLD_MS: u64 = 1_000;
 
-/// Scripts that are remembered, and their bytes together. The oldest go first; a call of one that went is the server's to answer.
+/// Scripts that respool remembers, and their bytes together. Above the bound respool forgets the oldest script, and the server answers its calls.
 pub const SCRIPTS_MAX: usize = 1_024;
 
 /// See [`SCRIPTS_MAX`].

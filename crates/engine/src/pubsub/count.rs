@@ -14,7 +14,7 @@
 //! A client counts at the other workers from its SUBSCRIBE on, before the confirmation: a PUBLISH that another client sends
 //! behind the confirmation, over another worker, counts the listener.
 //!
-//! Invariant: the number is right when nobody comes or goes; while a client comes or goes, the number may be that of just before or after.
+//! Invariant: the number is right while listeners stay; while a client comes or goes, the number may be the one of just before or just after.
 
 use super::{Kind, Name, Topic};
 use crate::client::Hold;
