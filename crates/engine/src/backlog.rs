@@ -54,7 +54,7 @@ pub(crate) struct Pace {
 pub(crate) fn requests_max(key: &UpstreamKey, mean: u64, keeps_whole: bool) -> usize {
     match usize::try_from(mean) {
         _ if key.beside() == Beside::Large => LARGE_INFLIGHT_MAX,
-        _ if key.beside() == Beside::Trial => 1,
+        _ if key.beside().is_trial() => 1,
         Ok(mean @ 1..CUT_THROUGH_BYTES) => BACKLOG_BYTES as usize / mean,
         Ok(mean) if keeps_whole && mean > 0 => (BACKLOG_BYTES as usize / mean).max(1),
         _ => usize::MAX,

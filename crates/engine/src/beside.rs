@@ -3,7 +3,7 @@
 //! ```text
 //!   GET k                 ──▶ connection of the client (`Client::conn`)
 //!   GET big, KEYS *       ──▶ connection for large replies        a few requests at a time     (`large_replies`)
-//!   EVAL of a new script  ──▶ one of the connections for trials   one request at a time        (`trials`)
+//!   EVAL of a new script  ──▶ connection for trials of its text   one request at a time        (`trials`)
 //! ```
 //! Not here: which requests are meant (the modules named above), dedicated connections (`lease`).
 //!
@@ -14,7 +14,7 @@ use crate::command::ids::FUNCTION_STATS;
 use crate::command::{Class, CommandId};
 use crate::engine::Engine;
 use crate::ids::ClientId;
-use crate::limits::TRIAL_CONNS;
+use crate::limits::{TRIAL_CONNS, TRIALS_PART};
 use crate::request::Step;
 use crate::route::{Known, Way};
 use crate::upstream::UpstreamKey;
@@ -33,18 +33,23 @@ pub(crate) enum Beside {
     No,
     /// The connection for requests with large replies.
     Large,
-    /// A connection for scripts that may have no end.
-    Trial,
+    /// The connection with this number, of those for scripts that may have no end.
+    Trial(u16),
 }
 
 impl Beside {
-    /// Number of the connection that the client with `client_number` takes; `usual` is the number of its usual connection.
-    pub(crate) fn conn(self, usual: u16, client_number: u64) -> u16 {
+    /// Number of the connection; `usual` is the number of the client's usual connection.
+    pub(crate) fn conn(self, usual: u16) -> u16 {
         match self {
             Self::No => usual,
             Self::Large => LARGE_CONN,
-            Self::Trial => BESIDE_FROM + (client_number % u64::from(TRIAL_CONNS)) as u16,
+            Self::Trial(number) => BESIDE_FROM + number,
         }
+    }
+
+    /// Whether this is a connection for scripts that may have no end.
+    pub(crate) fn is_trial(self) -> bool {
+        matches!(self, Self::Trial(_))
     }
 }
 
@@ -54,7 +59,7 @@ impl UpstreamKey {
     pub(crate) fn beside(&self) -> Beside {
         match self.conn {
             LARGE_CONN => Beside::Large,
-            BESIDE_FROM.. => Beside::Trial,
+            number @ BESIDE_FROM.. => Beside::Trial(number - BESIDE_FROM),
             _ => Beside::No,
         }
     }
@@ -107,7 +112,7 @@ impl Engine {
 
     /// Whether requests over a connection with this key are kept until they are answered: respool looks at a script on trial then.
     pub(crate) fn keeps_output_of(&self, key: &UpstreamKey) -> bool {
-        self.keeps_output() || key.beside() == Beside::Trial
+        self.keeps_output() || key.beside().is_trial()
     }
 
     fn way_beside(&mut self, client: ClientId, known: &Known, frame: &[u8]) -> Beside {
@@ -115,9 +120,17 @@ impl Engine {
         if is_beside || self.grants.large_replies.has(known.id, frame) {
             return Beside::Large;
         }
-        match self.goes_on_trial(client, known.id, frame) {
-            true => Beside::Trial,
-            false => Beside::No,
+        let print = self.print_on_trial(client, known.id, frame);
+        let conns = self.trial_conns(self.clients.get(client).map(|client| client.db));
+        print.map_or(Beside::No, |print| Beside::Trial(print.part(conns)))
+    }
+
+    /// How many connections to a node scripts on trial take in this database. All databases together leave room for usual connections.
+    fn trial_conns(&self, db: Option<u32>) -> u16 {
+        if db != Some(self.settings.node.db) {
+            return 1;
         }
+        let most = self.settings.limits.upstreams_max / TRIALS_PART;
+        u16::try_from(most).unwrap_or(TRIAL_CONNS).clamp(1, TRIAL_CONNS)
     }
 }

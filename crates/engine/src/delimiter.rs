@@ -260,7 +260,7 @@ impl Engine {
         watch: bool,
         input: &[u8],
     ) -> Result<(usize, bool), Fault> {
-        self.note_trial(now, id, run, input[0]);
+        self.note_trial(now, id, run, input);
         Ok(match self.delimited(now, id, run, input)? {
             Delimited::Sound => self.next_beside_sharers(now, id, run, watch, input)?,
             Delimited::Part(bytes) => {

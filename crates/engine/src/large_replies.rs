@@ -41,6 +41,11 @@ impl Fingerprint {
         Self(rapidhash_v3(key).wrapping_add(command.index() as u64))
     }
 
+    /// The number of its part if all are divided into so many.
+    pub(crate) fn part(self, parts: u16) -> u16 {
+        (self.0 % u64::from(parts.max(1))) as u16
+    }
+
     /// `None`: the command writes, and its replies are small.
     pub(crate) fn of(command: Option<CommandId>, frame: &[u8]) -> Option<Self> {
         let Some(row) = command.map(CommandId::row) else {

@@ -475,6 +475,10 @@ impl Engine {
         silent: bool,
     ) {
         self.forget_lease_waiter(id);
+        let lease = self.clients.get(id).and_then(|client| client.lease.as_ref());
+        if !self.is_one() && !lease.is_some_and(|lease| lease.is_transaction()) {
+            self.load_script_before(now, upstream_id, command, frame);
+        }
         if self.lease_asks(id) {
             self.say_own(now, upstream_id, OwnCommand::Asking, &[b"ASKING"]);
         }

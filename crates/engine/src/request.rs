@@ -753,7 +753,7 @@ impl Client {
             lane,
             // Only of the shared ones there are several.
             conn: match lane {
-                Lane::Shared => self.beside.conn(self.conn, self.number),
+                Lane::Shared => self.beside.conn(self.conn),
                 _ => 0,
             },
             owner: self.owner(lane),

@@ -130,13 +130,13 @@ impl Engine {
     }
 
     /// The connection to a node on which nothing has gone on for the longest time, of those that wait for a client that wants one of its own, and of
-    /// those in another database or protocol than most clients have: one that is wanted can take its place.
+    /// those for trials or in another database or protocol than most clients have: one that is wanted can take its place.
     pub(crate) fn idle_of(&self, node: NodeId) -> Option<UpstreamId> {
         let db = self.settings.node.db;
         let is_seldom = |up: &Upstream| {
             up.role == Role::Shared
                 && up.key.lane == Lane::Shared
-                && (up.key.db != db || up.key.resp3)
+                && (up.key.db != db || up.key.resp3 || up.key.beside().is_trial())
         };
         let is_idle = |up: &Upstream| {
             up.key.node == node

@@ -10,9 +10,10 @@
 //!   EVAL b ──▶ [connection for trials] ── answered soon ──▶ tried: the next EVAL b goes over the usual connection
 //!                        └─ not answered ──▶ others go on over a fresh connection (`busy`), where the server answers -BUSY
 //! ```
-//! A script is known by its text or its digest, a function by its name. An error reply is no sign of an end, since `-NOSCRIPT` and `-BUSY` are errors. Whether a script ends may depend on its
-//! arguments. If one holds up a usual connection, all scripts are tried anew. A client that has had [`CLIENT_TRIALS`] trials sends new scripts over the usual connection, too: some applications
-//! write values into the texts of their scripts, and each text is new.
+//! A script is known by its text or its digest, a function by its name, and each has its trials over one of the connections, so calls of one new script wait for its first one. A reply is
+//! a sign of an end, and of errors those that name the line of the script. Whether a script ends may depend on its arguments. If one holds up a usual
+//! connection, all scripts are tried anew. A client with [`CLIENT_TRIALS`] trials that were answered soon sends new scripts over the usual connection, too: some applications
+//! write values into the texts of their scripts, and each text is new. All answers but `-BUSY` count for this, so `-NOSCRIPT` does.
 //!
 //! Scripts of clients with `CLIENT TRACKING` take a dedicated connection instead. Scripts in transactions are not tried: a transaction in one packet with a new script takes a dedicated connection
 //! while a script of another client is under way (`whole`).
@@ -23,22 +24,29 @@
 
 use crate::beside::Beside;
 use crate::busy::may_take_long;
-use crate::client::Client;
+use crate::client::{Client, Hold};
 use crate::command::CommandId;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
 use crate::large_replies::Fingerprint;
+use crate::lease::State;
 use crate::limits::{CLIENT_TRIALS, SCRIPT_RELIEF_MS, SCRIPTS_TRIED_MAX};
 use crate::overtaken::is_script;
 use crate::redirect::find_request_bytes;
+use crate::request::Step;
 use crate::route::{Known, Way};
+use crate::scatter::Wish;
 use crate::time::Time;
 use crate::upstream::inflight::Run;
 use crate::upstream::{Lane, Role, Upstream};
 use alloc::collections::BTreeSet;
+use memchr::{memchr, memmem};
 
 /// Requests of one trial: the script and its delimiter.
 const TRIAL_REQUESTS: usize = 2;
+
+/// Bytes of an error line that are looked at.
+const ERROR_LINE_BYTES: usize = 1_024;
 
 /// See the module. Two sets of half the bound: when the recent one is full, it becomes the other one.
 #[derive(Debug, Default)]
@@ -48,14 +56,18 @@ pub(crate) struct Trials {
 }
 
 impl Trials {
-    /// Whether this request calls a script of which no end was seen.
-    pub(crate) fn is_due(&mut self, command: Option<CommandId>, frame: &[u8]) -> bool {
-        let Some(print) = print_of_script(command, frame) else { return false };
+    /// The fingerprint of the script that this request calls, if no end of it was seen.
+    pub(crate) fn print_if_due(
+        &mut self,
+        command: Option<CommandId>,
+        frame: &[u8],
+    ) -> Option<Fingerprint> {
+        let print = print_of_script(command, frame)?;
         let is_known = self.knows(print);
         if is_known && !self.recent.contains(&print) {
             self.note(print);
         }
-        !is_known
+        (!is_known).then_some(print)
     }
 
     /// Whether this request calls a script of which no end was seen. The look does not count as a use of the script.
@@ -85,14 +97,36 @@ fn print_of_script(command: Option<CommandId>, frame: &[u8]) -> Option<Fingerpri
     Fingerprint::of(Some(command), frame)
 }
 
+/// What the reply to a script on trial shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shown {
+    /// The script has ended.
+    End,
+    /// The server answered, perhaps without a run of the script.
+    Answer,
+    /// Nothing: a script runs, or was killed.
+    Nothing,
+}
+
+impl Shown {
+    /// By the first line of the reply. Errors of a running script name the script and the line (`script: …, on @user_script:1`, Redis 7.0; `@user_script:1: …`, 6.2), and so does the
+    /// error of a script that was killed.
+    fn by(line: &[u8]) -> Self {
+        let has = |text: &[u8]| memmem::find(line, text).is_some();
+        match line {
+            [b'-', ..] if line.starts_with(b"-BUSY ") || has(b"killed by user") => Self::Nothing,
+            [b'-', ..] if !has(b"script:") => Self::Answer,
+            _ => Self::End,
+        }
+    }
+}
+
 impl Upstream {
     /// Whether the one script on trial here has ended, and the rest of its reply is to come: one more request may be sent behind, so that its client does
     /// not depend on the client that takes the reply.
     #[cold]
     pub(crate) fn has_ended_trial(&self) -> bool {
-        self.key.beside() == Beside::Trial
-            && self.forwarded > 0
-            && self.inflight.len() <= TRIAL_REQUESTS
+        self.key.beside().is_trial() && self.forwarded > 0 && self.inflight.len() <= TRIAL_REQUESTS
     }
 }
 
@@ -107,17 +141,18 @@ impl Engine {
         }
     }
 
-    /// Whether this request of a client takes a connection for trials.
-    pub(crate) fn goes_on_trial(
+    /// The fingerprint of the script in this request of a client, if it is to be tried.
+    pub(crate) fn print_on_trial(
         &mut self,
         client: ClientId,
         command: Option<CommandId>,
         frame: &[u8],
-    ) -> bool {
-        let is_trusted = |client: &Client| client.scripts_ended >= CLIENT_TRIALS;
-        !self.clients.get(client).is_some_and(is_trusted)
-            && self.grants.trials.is_due(command, frame)
-            && self.others_run_scripts(client)
+    ) -> Option<Fingerprint> {
+        if self.clients.get(client)?.scripts_ended >= CLIENT_TRIALS {
+            return None;
+        }
+        let print = self.grants.trials.print_if_due(command, frame)?;
+        self.others_run_scripts(client).then_some(print)
     }
 
     /// Whether this script takes a dedicated connection: its client caches what it reads (`tracking`), and clients that do have one connection.
@@ -130,7 +165,20 @@ impl Engine {
         known.way == Way::Shared
             && is_script(known.id)
             && self.clients.get(id).is_some_and(caches)
-            && self.goes_on_trial(id, known.id, frame)
+            && self.print_on_trial(id, known.id, frame).is_some()
+    }
+
+    /// Sends this script over a dedicated connection.
+    pub(crate) fn lease_script(&mut self, now: Time, wish: &Wish<'_>) -> Step {
+        if self.is_mirrored(wish.row, wish.args) && self.waits_at_gate(wish) {
+            return Step::Hold(Hold::Mirror);
+        }
+        let step = self.open_lease(now, wish, None, State::Once);
+        if step == Step::Done && !self.is_one() {
+            // For a later call by its digest.
+            self.note_script(wish);
+        }
+        step
     }
 
     /// Whether a script of another client is under way on a shared connection, which may be retired.
@@ -145,27 +193,32 @@ impl Engine {
         self.upstreams.iter().any(|(_, up)| runs_others(up) && is_shared(up))
     }
 
-    /// The reply to the front request of this connection begins with this byte: if it is that to a script on trial, the script has ended.
-    pub(crate) fn note_trial(&mut self, now: Time, id: UpstreamId, run: &Run, first: u8) {
+    /// The reply to the front request of this connection begins so: if it is that to a script on trial, the script may have ended.
+    pub(crate) fn note_trial(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) {
         let Some(upstream) = self.upstreams.get(id) else { return };
-        if upstream.key.beside() != Beside::Trial {
+        if !upstream.key.beside().is_trial() {
             return;
         }
         if upstream.has_ended_trial() && !upstream.waiters.is_empty() {
             self.note_room(id);
         }
-        self.note_tried(now, id, run, first);
+        self.note_tried(now, id, run, reply);
     }
 
-    fn note_tried(&mut self, now: Time, id: UpstreamId, run: &Run, first: u8) {
+    fn note_tried(&mut self, now: Time, id: UpstreamId, run: &Run, reply: &[u8]) {
         let Some(upstream) = self.upstreams.get(id) else { return };
-        if first == b'-' || now >= run.sent_at.plus_ms(SCRIPT_RELIEF_MS) || upstream.forwarded > 0 {
+        if now >= run.sent_at.plus_ms(SCRIPT_RELIEF_MS) || upstream.forwarded > 0 {
             return;
         }
         let request = find_request_bytes(upstream, run, run.done);
         let print = request.and_then(|(_, request)| print_of_script(run.command, request));
-        let Some(print) = print else { return };
-        self.grants.trials.note(print);
+        let line = &reply[..memchr(b'\r', reply).unwrap_or(reply.len()).min(ERROR_LINE_BYTES)];
+        let Some(print) = print.filter(|print| !self.grants.trials.knows(*print)) else { return };
+        match Shown::by(line) {
+            Shown::End => self.grants.trials.note(print),
+            Shown::Answer => {}
+            Shown::Nothing => return,
+        }
         let client = self.client_of(run.owner).and_then(|client| self.clients.get_mut(client));
         if let Some(client) = client {
             client.scripts_ended = client.scripts_ended.saturating_add(1);
@@ -199,14 +252,14 @@ mod tests {
     fn a_script_is_due_until_it_is_noted_and_other_commands_never_are() {
         let mut trials = Trials::default();
         let (one, two) = (eval("return 1"), eval("return 2"));
-        let print = print_of_script(Some(EVAL), one.as_bytes()).expect("a script");
-        assert!(trials.is_due(Some(EVAL), one.as_bytes()));
-        trials.note(print);
-        assert!(!trials.is_due(Some(EVAL), one.as_bytes()));
-        assert!(
-            trials.is_due(Some(EVAL), two.as_bytes()) && trials.is_due(Some(FCALL), one.as_bytes())
-        );
-        assert!(!trials.is_due(Some(GET), one.as_bytes()) && !trials.is_due(None, two.as_bytes()));
+        let due = |trials: &mut Trials, command, frame: &str| {
+            trials.print_if_due(command, frame.as_bytes()).is_some()
+        };
+        assert!(due(&mut trials, Some(EVAL), &one));
+        trials.note(print_of_script(Some(EVAL), one.as_bytes()).expect("a script"));
+        assert!(!due(&mut trials, Some(EVAL), &one));
+        assert!(due(&mut trials, Some(EVAL), &two) && due(&mut trials, Some(FCALL), &one));
+        assert!(!due(&mut trials, Some(GET), &one) && !due(&mut trials, None, &two));
         trials.forget();
         assert!(trials.would_be_due(EVAL, one.as_bytes()));
     }
@@ -216,14 +269,39 @@ mod tests {
         let mut trials = Trials::default();
         let used = eval("return 'used'");
         for number in 0..3 * SCRIPTS_TRIED_MAX {
-            if trials.is_due(Some(EVAL), used.as_bytes()) {
+            if let Some(print) = trials.print_if_due(Some(EVAL), used.as_bytes()) {
                 assert_eq!(number, 0, "forgotten");
-                trials.note(print_of_script(Some(EVAL), used.as_bytes()).expect("a script"));
+                trials.note(print);
             }
             let other = eval(&format!("return {number}"));
-            assert!(trials.is_due(Some(EVAL), other.as_bytes()));
-            trials.note(print_of_script(Some(EVAL), other.as_bytes()).expect("a script"));
+            let print = trials.print_if_due(Some(EVAL), other.as_bytes());
+            trials.note(print.expect("a new script"));
             assert!(trials.recent.len() + trials.before.len() <= SCRIPTS_TRIED_MAX);
+        }
+    }
+
+    // Lines of Redis 6.2, 7.0 and 8.2 and of Valkey 8.1 and 9.1.
+    #[test]
+    fn errors_of_a_running_script_show_its_end_and_errors_before_it_do_not() {
+        for line in [
+            "+OK",
+            "$-1",
+            "-ERR user_script:1: x script: 1a2b, on @user_script:1.",
+            "-ERR Error running script (call to f_1a2b): @user_script:1: user_script:1: x ",
+            "-NOPERM ACL failure in script: User ann has no permissions to access the 'a' key",
+            "-ERR Error compiling script (new function): user_script:1: '=' expected near '<eof>'",
+        ] {
+            assert_eq!(Shown::by(line.as_bytes()), Shown::End, "{line}");
+        }
+        for line in ["-NOSCRIPT No matching script. Please use EVAL.", "-LIMIT wait for 5 s"] {
+            assert_eq!(Shown::by(line.as_bytes()), Shown::Answer, "{line}");
+        }
+        for line in [
+            "-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+            "-ERR Error running script (call to f_1a2b): @user_script:1: Script killed by user with SCRIPT KILL... ",
+            "-ERR Script killed by user with SCRIPT KILL. script: 1a2b, on @user_script:1.",
+        ] {
+            assert_eq!(Shown::by(line.as_bytes()), Shown::Nothing, "{line}");
         }
     }
 }

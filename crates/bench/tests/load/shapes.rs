@@ -112,18 +112,21 @@ fn slow_readers_read_slowly_and_the_server_feels_it() {
     let mut plan = plan(&[("GET {key}", 1)]);
     (plan.value_bytes, plan.keys.count, plan.clients, plan.pipeline) = (500_000, 4, 4, 20);
     fill(&endpoint(&server), &plan).expect("fill");
-    plan.shape = Shape::SlowReader { bytes_per_s: 1_000_000 };
-    plan.stop = Stop::AfterMs(1500);
-    let (outcome, waiting) = std::thread::scope(|scope| {
+    plan.shape = Shape::SlowReader { bytes_per_s: 2_000_000 };
+    plan.stop = Stop::AfterRequests(48);
+    let (outcome, waited) = std::thread::scope(|scope| {
         let place = endpoint(&server);
         let plan = &plan;
         let load = scope.spawn(move || run(&place, plan));
-        std::thread::sleep(Duration::from_millis(700));
-        let waiting = info(&server, "mem_clients_normal");
-        (load.join().expect("thread").expect("load"), waiting)
+        let mut waited = 0;
+        while !load.is_finished() {
+            waited = waited.max(info(&server, "mem_clients_normal"));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        (load.join().expect("thread").expect("load"), waited)
     });
-    // 4 connections × 1 MB/s × 1.5 s are 12 replies of 500 000 bytes. Of the 10 MB that each connection asked for, some
-    // 4 MB fit into the server's socket.
-    assert!((8..=12).contains(&outcome.requests), "{} replies", outcome.requests);
-    assert!(waiting > 2_000_000, "replies pile up at the server: {waiting} bytes");
+    // Each of 4 connections takes 6 MB at 2 MB/s, and some 4 MB of these fit into the server's socket.
+    assert_eq!(outcome.requests, 48);
+    assert!(outcome.seconds > 2.5, "48 replies in {} s", outcome.seconds);
+    assert!(waited > 2_000_000, "replies pile up at the server: {waited} bytes");
 }

@@ -7,8 +7,8 @@
 //! When a comparison says something. The read is in the mirror's queue behind every write of its keys that the primary had answered, and the mirror does what is
 //! in its queue in order. So if no write of its keys was under way at the primary from before the read was sent until it was answered, both sides were asked
 //! about the same state. Else it is counted as racing. What the mirror answers late, or with something before it undone, says nothing either: a key may have
-//! run out meanwhile. And where both still differ they are asked again, twice, after a while: against clocks that differ, replicas that lag, and
-//! writers that nobody told us of. A read counts as different if the replies differ every time and none of its keys expires just then (`doubt`).
+//! run out meanwhile. If the replies still differ, respool asks both sides twice more after a while, since
+//! clocks differ, replicas lag, and other writers change keys past respool. A read counts as different if the replies differ every time and none of its keys expires just then (`doubt`).
 //!
 //! Nobody waits for any of it: a client gets its reply as ever, and a mirror that is behind or away is not asked.
 //!

@@ -189,3 +189,36 @@ fn other_workers_hear_of_it() {
     second.client("a").says(call);
     second.node("n1").gets(["SCRIPT LOAD 1", call]);
 }
+
+/// The requests over the connection to `n1` with this call.
+fn with_call(story: &mut Story, call: &str) -> Vec<String> {
+    for conn in 1..=story.connects_to("n1") {
+        let mut lines = Vec::new();
+        while let Some(line) = story.node_conn("n1", conn).takes_one() {
+            lines.push(line);
+        }
+        if lines.iter().any(|line| line == call) {
+            return lines;
+        }
+    }
+    panic!("{call} did not arrive");
+}
+
+#[test]
+fn a_script_over_a_dedicated_connection_is_loaded_before_its_call() {
+    let mut story = loaded();
+    story.client("b").says(["WATCH a4", &*call("a4")]);
+    story.node_conn("n1", 2).gets("WATCH a4").answers("+OK");
+    story.client("b").gets("+OK");
+    assert_eq!(with_call(&mut story, &call("a4")), ["SCRIPT LOAD return 1", &*call("a4")]);
+}
+
+#[test]
+fn a_script_of_a_client_that_caches_is_loaded_before_its_call_by_digest_too() {
+    let mut story = loaded();
+    story.client("a").says("EVAL a 1 a4");
+    story.node("n1").gets("EVAL a 1 a4");
+    story.client("t").says(["HELLO 3", "CLIENT TRACKING ON"]).takes();
+    story.client("t").says(&*call("a4"));
+    assert_eq!(with_call(&mut story, &call("a4")), ["SCRIPT LOAD return 1", &*call("a4")]);
+}

@@ -227,6 +227,11 @@ impl<'a> ServerWords<'a> {
         found.unwrap_or_else(|| panic!("{line} did not arrive"))
     }
 
+    /// Whether this is the first request that was not looked at.
+    pub(crate) fn is_next(&mut self, line: &str) -> bool {
+        self.conn().requests.front().is_some_and(|request| request == line)
+    }
+
     /// How many whole requests arrived and were not looked at.
     pub(crate) fn waiting(&mut self) -> usize {
         self.conn().requests.len()
