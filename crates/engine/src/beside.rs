@@ -9,7 +9,7 @@
 //!
 //! Invariant: a client changes the connection only while no request of it is under way, so none overtakes another.
 
-use crate::client::Hold;
+use crate::client::{Client, Hold};
 use crate::command::ids::FUNCTION_STATS;
 use crate::command::{Class, CommandId};
 use crate::engine::Engine;
@@ -17,7 +17,7 @@ use crate::ids::ClientId;
 use crate::limits::{TRIAL_CONNS, TRIALS_PART};
 use crate::request::Step;
 use crate::route::{Known, Way};
-use crate::upstream::UpstreamKey;
+use crate::upstream::{Lane, UpstreamKey};
 
 /// The number of the connection (`UpstreamKey::conn`) for requests with large replies.
 const LARGE_CONN: u16 = u16::MAX;
@@ -53,6 +53,13 @@ impl Beside {
     }
 }
 
+impl Client {
+    /// Whether its requests take a connection that does not tell it of changed keys, although its usual connection does.
+    pub(crate) fn reads_unheard(&self) -> bool {
+        self.beside.is_trial() && self.lane(Lane::Shared) != Lane::Shared
+    }
+}
+
 impl UpstreamKey {
     /// Which kind of shared connection this is.
     #[inline]
@@ -76,14 +83,6 @@ impl Engine {
         !self.grants.large_replies.is_empty() || known.id.is_some_and(goes_by_row)
     }
 
-    /// The final way of a request: apart if servers did not say what the command is, over a dedicated connection for scripts of clients that cache.
-    pub(crate) fn final_way(&mut self, id: ClientId, known: &Known, frame: &[u8]) -> Way {
-        match self.leases_script(id, known, frame) {
-            true => Way::Leased,
-            false => known.way.or_apart(),
-        }
-    }
-
     /// Has the client's requests go over the connection that this one is for; `Some`: it must wait until those before it
     /// are answered.
     #[cold]
@@ -97,10 +96,12 @@ impl Engine {
             // Over the control lane it would overtake them.
             return Some(Step::Hold(Hold::Drained));
         }
-        if known.way != Way::Shared {
-            return None;
-        }
-        let beside = self.way_beside(id, known, frame);
+        let beside = match known.way {
+            Way::Shared => self.way_beside(id, known, frame),
+            // A client that caches has changes told over its usual connection, and so it goes back there.
+            _ if self.clients.get(id).is_some_and(Client::reads_unheard) => Beside::No,
+            _ => return None,
+        };
         let client = self.clients.get_mut(id).filter(|client| client.beside != beside)?;
         if client.places.open() > 0 {
             return Some(Step::Hold(Hold::Drained));
@@ -120,14 +121,19 @@ impl Engine {
         if is_beside || self.grants.large_replies.has(known.id, frame) {
             return Beside::Large;
         }
-        let print = self.print_on_trial(client, known.id, frame);
-        let conns = self.trial_conns(self.clients.get(client).map(|client| client.db));
-        print.map_or(Beside::No, |print| Beside::Trial(print.part(conns)))
+        let Some(print) = self.print_on_trial(client, known.id, frame) else { return Beside::No };
+        let Some(client) = self.clients.get(client) else { return Beside::No };
+        let conns = self.trial_conns(client.db);
+        match client.beside {
+            // Its scripts before this one are under way there.
+            Beside::Trial(number) if client.places.open() > 0 && number < conns => client.beside,
+            _ => Beside::Trial(print.part(conns)),
+        }
     }
 
     /// How many connections to a node scripts on trial take in this database. All databases together leave room for usual connections.
-    fn trial_conns(&self, db: Option<u32>) -> u16 {
-        if db != Some(self.settings.node.db) {
+    fn trial_conns(&self, db: u32) -> u16 {
+        if db != self.settings.node.db {
             return 1;
         }
         let most = self.settings.limits.upstreams_max / TRIALS_PART;

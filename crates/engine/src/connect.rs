@@ -61,7 +61,14 @@ impl Engine {
                 None => return Availability::Down(Failure::refusal(too_many_upstreams(&key))),
             },
         };
-        self.availability(now, id)
+        match self.availability(now, id) {
+            Availability::Wait(id)
+                if key.beside().is_trial() && self.takes_more_on_trial(id, client) =>
+            {
+                Availability::Ready(id)
+            }
+            availability => availability,
+        }
     }
 
     /// Whether this upstream takes a request; one that is idle begins to connect.

@@ -160,11 +160,6 @@ impl Lease {
         matches!(self.state, State::Queueing(_) | State::Lost { queueing: true, .. })
     }
 
-    /// Whether it is for one command.
-    pub(crate) fn is_once(&self) -> bool {
-        matches!(self.state, State::Once)
-    }
-
     /// What ends it is under way.
     pub(crate) fn is_ending(&self) -> bool {
         matches!(self.state, State::Ending)

@@ -401,9 +401,10 @@ impl Engine {
         let (seq, leased) = (client.places.next(), client.lease.is_some());
         let step = self.dispatch_known(now, id, frame, args, known);
         let Some(client) = self.clients.get(id) else { return step };
+        let is_on_trial = known.way == Way::Shared && client.reads_unheard();
         if step == Step::Done && client.places.next() != seq {
             let wish = Wish { id, frame, args, row: known.id, silent: false };
-            self.track_request(now, &wish, seq, leased || known.way == Way::Leased);
+            self.track_request(now, &wish, seq, leased || known.way == Way::Leased || is_on_trial);
         }
         step
     }
@@ -468,7 +469,8 @@ impl Engine {
         if let Some(step) = self.not_now(now, id, &known, (frame, args)) {
             return step;
         }
-        known.way = self.final_way(id, &known, frame);
+        // Servers were asked of what is unknown still, and did not say what it is.
+        known.way = known.way.or_apart();
         let Some(client) = self.clients.get_mut(id) else { return Step::Gone };
         let silent = client.reply_mode != ReplyMode::On;
         let (goes_beside, is_leased) = (client.beside != Beside::No, client.lease.is_some());
@@ -743,7 +745,8 @@ impl Client {
     /// The key of the connection to this node over which its requests go that would take this lane.
     #[inline]
     pub(crate) fn key_to(&self, node: NodeId, lane: Lane) -> UpstreamKey {
-        let lane = self.lane(lane);
+        // Connections for trials tell nobody of changed keys.
+        let lane = if self.beside.is_trial() { lane } else { self.lane(lane) };
         UpstreamKey {
             node,
             resp3: self.protocol == Protocol::Resp3,

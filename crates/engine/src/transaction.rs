@@ -107,7 +107,6 @@ impl Engine {
             ids::MULTI => self.begin_multi(now, wish),
             ids::WATCH => self.begin_watch(now, wish),
             _ if crate::blocking::blocks(row) => self.block(now, wish),
-            _ if row.row().is_script() => self.lease_script(now, wish),
             _ => {
                 self.stats.command(wish.row).rejected += 1;
                 self.reply(wish.id, wish.silent, |out| {
@@ -153,7 +152,7 @@ impl Engine {
     }
 
     /// Takes a connection for the client and sends its first request over it.
-    pub(crate) fn open_lease(
+    fn open_lease(
         &mut self,
         now: Time,
         wish: &Wish<'_>,

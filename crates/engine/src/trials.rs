@@ -11,12 +11,16 @@
 //!                        └─ not answered ──▶ others go on over a fresh connection (`busy`), where the server answers -BUSY
 //! ```
 //! A script is known by its text or its digest, a function by its name, and each has its trials over one of the connections, so calls of one new script wait for its first one. A reply is
-//! a sign of an end, and of errors those that name the line of the script. Whether a script ends may depend on its arguments. If one holds up a usual
-//! connection, all scripts are tried anew. A client with [`CLIENT_TRIALS`] trials that were answered soon sends new scripts over the usual connection, too: some applications
-//! write values into the texts of their scripts, and each text is new. All answers but `-BUSY` count for this, so `-NOSCRIPT` does.
+//! a sign of an end, and of errors those that name the line of the script. Whether a script ends may depend on its arguments. If one holds up a usual connection, all scripts are tried
+//! anew.
 //!
-//! Scripts of clients with `CLIENT TRACKING` take a dedicated connection instead. Scripts in transactions are not tried: a transaction in one packet with a new script takes a dedicated connection
-//! while a script of another client is under way (`whole`).
+//! A connection has the scripts of one client at a time. A client may send [`TRIAL_PIPELINE`] of them before the first is answered, since some applications write values into the texts of
+//! their scripts, so that each text is new; another client that waits comes first.
+//!
+//! Clients with `CLIENT TRACKING` go over the connections for trials, too, which tell nothing of changed keys: the keys that such a script names are told to its client as changed behind
+//! the reply (`tracking`). With `NOLOOP` a client has a connection of its own, and nothing is tried.
+//!
+//! Scripts in transactions are not tried: a transaction in one packet with a new script takes a dedicated connection while a script of another client is under way (`whole`).
 //!
 //! Other modules: `beside` has the connections, `busy` has what happens while a script runs.
 //!
@@ -24,18 +28,13 @@
 
 use crate::beside::Beside;
 use crate::busy::may_take_long;
-use crate::client::{Client, Hold};
 use crate::command::CommandId;
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
 use crate::large_replies::Fingerprint;
-use crate::lease::State;
-use crate::limits::{CLIENT_TRIALS, SCRIPT_RELIEF_MS, SCRIPTS_TRIED_MAX};
+use crate::limits::{SCRIPT_RELIEF_MS, SCRIPTS_TRIED_MAX};
 use crate::overtaken::is_script;
 use crate::redirect::find_request_bytes;
-use crate::request::Step;
-use crate::route::{Known, Way};
-use crate::scatter::Wish;
 use crate::time::Time;
 use crate::upstream::inflight::Run;
 use crate::upstream::{Lane, Role, Upstream};
@@ -44,6 +43,9 @@ use memchr::{memchr, memmem};
 
 /// Requests of one trial: the script and its delimiter.
 const TRIAL_REQUESTS: usize = 2;
+
+/// New scripts that one client may have under way on a connection for trials.
+const TRIAL_PIPELINE: usize = 16;
 
 /// Bytes of an error line that are looked at.
 const ERROR_LINE_BYTES: usize = 1_024;
@@ -97,28 +99,11 @@ fn print_of_script(command: Option<CommandId>, frame: &[u8]) -> Option<Fingerpri
     Fingerprint::of(Some(command), frame)
 }
 
-/// What the reply to a script on trial shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shown {
-    /// The script has ended.
-    End,
-    /// The server answered, perhaps without a run of the script.
-    Answer,
-    /// Nothing: a script runs, or was killed.
-    Nothing,
-}
-
-impl Shown {
-    /// By the first line of the reply. Errors of a running script name the script and the line (`script: …, on @user_script:1`, Redis 7.0; `@user_script:1: …`, 6.2), and so does the
-    /// error of a script that was killed.
-    fn by(line: &[u8]) -> Self {
-        let has = |text: &[u8]| memmem::find(line, text).is_some();
-        match line {
-            [b'-', ..] if line.starts_with(b"-BUSY ") || has(b"killed by user") => Self::Nothing,
-            [b'-', ..] if !has(b"script:") => Self::Answer,
-            _ => Self::End,
-        }
-    }
+/// Whether a reply with this first line shows that the script in the request has ended. Errors of a running script name the script and the line (`script: …, on @user_script:1`, Redis 7.0;
+/// `@user_script:1: …`, 6.2), and so does the error of a script that was killed. Other errors may be refusals without a run of the script.
+fn shows_an_end(line: &[u8]) -> bool {
+    let has = |text: &[u8]| memmem::find(line, text).is_some();
+    !line.starts_with(b"-") || has(b"script:") && !has(b"killed by user")
 }
 
 impl Upstream {
@@ -148,37 +133,11 @@ impl Engine {
         command: Option<CommandId>,
         frame: &[u8],
     ) -> Option<Fingerprint> {
-        if self.clients.get(client)?.scripts_ended >= CLIENT_TRIALS {
+        if self.clients.get(client)?.has_own() {
             return None;
         }
         let print = self.grants.trials.print_if_due(command, frame)?;
         self.others_run_scripts(client).then_some(print)
-    }
-
-    /// Whether this script takes a dedicated connection: its client caches what it reads (`tracking`), and clients that do have one connection.
-    pub(crate) fn leases_script(&mut self, id: ClientId, known: &Known, frame: &[u8]) -> bool {
-        let caches = |client: &Client| {
-            client.lease.as_ref().is_none_or(|lease| lease.is_once())
-                && !client.has_own()
-                && client.lane(Lane::Shared) != Lane::Shared
-        };
-        known.way == Way::Shared
-            && is_script(known.id)
-            && self.clients.get(id).is_some_and(caches)
-            && self.print_on_trial(id, known.id, frame).is_some()
-    }
-
-    /// Sends this script over a dedicated connection.
-    pub(crate) fn lease_script(&mut self, now: Time, wish: &Wish<'_>) -> Step {
-        if self.is_mirrored(wish.row, wish.args) && self.waits_at_gate(wish) {
-            return Step::Hold(Hold::Mirror);
-        }
-        let step = self.open_lease(now, wish, None, State::Once);
-        if step == Step::Done && !self.is_one() {
-            // For a later call by its digest.
-            self.note_script(wish);
-        }
-        step
     }
 
     /// Whether a script of another client is under way on a shared connection, which may be retired.
@@ -213,27 +172,29 @@ impl Engine {
         let request = find_request_bytes(upstream, run, run.done);
         let print = request.and_then(|(_, request)| print_of_script(run.command, request));
         let line = &reply[..memchr(b'\r', reply).unwrap_or(reply.len()).min(ERROR_LINE_BYTES)];
-        let Some(print) = print.filter(|print| !self.grants.trials.knows(*print)) else { return };
-        match Shown::by(line) {
-            Shown::End => self.grants.trials.note(print),
-            Shown::Answer => {}
-            Shown::Nothing => return,
+        if let Some(print) = print.filter(|_| shows_an_end(line)) {
+            self.grants.trials.note(print);
         }
-        let client = self.client_of(run.owner).and_then(|client| self.clients.get_mut(client));
-        if let Some(client) = client {
-            client.scripts_ended = client.scripts_ended.saturating_add(1);
-        }
+    }
+
+    /// Whether this connection takes one more script of a client whose scripts are on trial there already.
+    #[cold]
+    pub(crate) fn takes_more_on_trial(&self, id: UpstreamId, client: ClientId) -> bool {
+        let high = self.settings.limits.upstream_out_high_bytes;
+        self.upstreams.get(id).is_some_and(|up| {
+            up.is_ready()
+                && up.waiters.is_empty()
+                && up.last_script.is_some_and(|(last, _)| last == Some(client))
+                && up.inflight.len() < TRIAL_PIPELINE * TRIAL_REQUESTS
+                && up.has_room_for_bytes(high)
+        })
     }
 
     /// A script holds others up on this connection. On a usual connection, respool thought that this script ends, so it forgets all scripts.
     pub(crate) fn try_scripts_anew(&mut self, id: UpstreamId) {
         let Some(upstream) = self.upstreams.get(id) else { return };
-        let last = upstream.last_script.and_then(|(client, _)| client);
         if upstream.key.beside() == Beside::No {
             self.grants.trials.forget();
-        }
-        if let Some(client) = last.and_then(|client| self.clients.get_mut(client)) {
-            client.scripts_ended = 0;
         }
     }
 }
@@ -291,17 +252,16 @@ mod tests {
             "-NOPERM ACL failure in script: User ann has no permissions to access the 'a' key",
             "-ERR Error compiling script (new function): user_script:1: '=' expected near '<eof>'",
         ] {
-            assert_eq!(Shown::by(line.as_bytes()), Shown::End, "{line}");
-        }
-        for line in ["-NOSCRIPT No matching script. Please use EVAL.", "-LIMIT wait for 5 s"] {
-            assert_eq!(Shown::by(line.as_bytes()), Shown::Answer, "{line}");
+            assert!(shows_an_end(line.as_bytes()), "{line}");
         }
         for line in [
+            "-NOSCRIPT No matching script. Please use EVAL.",
+            "-ERR Number of keys can't be greater than number of args",
             "-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
             "-ERR Error running script (call to f_1a2b): @user_script:1: Script killed by user with SCRIPT KILL... ",
             "-ERR Script killed by user with SCRIPT KILL. script: 1a2b, on @user_script:1.",
         ] {
-            assert_eq!(Shown::by(line.as_bytes()), Shown::Nothing, "{line}");
+            assert!(!shows_an_end(line.as_bytes()), "{line}");
         }
     }
 }

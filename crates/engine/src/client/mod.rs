@@ -216,8 +216,6 @@ pub struct Client {
     pub conn: u16,
     /// Which connection its last request took instead.
     pub(crate) beside: Beside,
-    /// How many scripts of it on trial have ended since one of its scripts held others up (`trials`).
-    pub(crate) scripts_ended: u8,
     /// A connection of its own, while its commands hold state there.
     pub lease: Option<Box<Lease>>,
     /// What it listens to, if to anything.
@@ -292,7 +290,6 @@ impl Client {
             tracking: None,
             conn: 0,
             beside: Beside::No,
-            scripts_ended: 0,
             route_epoch: 0,
             hold: Hold::No,
             protocol: Protocol::Resp2,
@@ -425,7 +422,6 @@ impl Client {
             upstream: _,
             conn: _,
             beside: _,
-            scripts_ended: _,
             route_epoch: _,
             hold: _,
             protocol: _,

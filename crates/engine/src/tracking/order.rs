@@ -210,7 +210,7 @@ impl Engine {
             true => self.first_node,
             false => self.router.node(self.router.place(first))?,
         };
-        let upstream = *self.by_key.get(&client.key_to(node, Lane::Shared))?;
+        let upstream = *self.by_key.get(&client.key_to(node, client.lane(Lane::Shared)))?;
         let high = self.settings.limits.upstream_out_high_bytes;
         self.upstreams
             .get(upstream)

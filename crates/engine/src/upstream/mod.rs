@@ -367,10 +367,16 @@ impl Upstream {
             true => out_high_bytes,
             false => out_high_bytes.min(TURN_BYTES),
         };
+        self.has_room_for_bytes(high)
+            && (self.inflight.len() < self.requests_max || self.has_ended_trial())
+    }
+
+    /// Whether less is to be sent than this, and little is kept.
+    #[inline(always)]
+    pub(crate) fn has_room_for_bytes(&self, high: usize) -> bool {
         self.out.pending() < high
             && self.out.kept_bytes() < self.kept_max_bytes
             && self.inflight.bytes() < self.kept_max_bytes
-            && (self.inflight.len() < self.requests_max || self.has_ended_trial())
     }
 
     /// Whether replies are looked at one by one.
