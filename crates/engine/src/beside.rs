@@ -3,7 +3,8 @@
 //! ```text
 //!   GET k                 ──▶ connection of the client (`Client::conn`)
 //!   GET big, KEYS *       ──▶ connection for large replies        a few requests at a time     (`large_replies`)
-//!   EVAL of a new script  ──▶ connection for trials of its text   one request at a time        (`trials`)
+//!   EVAL of a new script  ──▶ connection for trials of its text   one client at a time         (`trials`)
+//!   EVAL of a client that caches ──▶ connection of clients that do not cache
 //! ```
 //! Not here: which requests are meant (the modules named above), dedicated connections (`lease`).
 //!
@@ -15,6 +16,7 @@ use crate::command::{Class, CommandId};
 use crate::engine::Engine;
 use crate::ids::ClientId;
 use crate::limits::{TRIAL_CONNS, TRIALS_PART};
+use crate::overtaken::is_script;
 use crate::request::Step;
 use crate::route::{Known, Way};
 use crate::upstream::{Lane, UpstreamKey};
@@ -31,6 +33,8 @@ pub(crate) enum Beside {
     /// The usual connection.
     #[default]
     No,
+    /// The usual connection of clients that do not cache, for scripts of those that do.
+    Unheard,
     /// The connection for requests with large replies.
     Large,
     /// The connection with this number, of those for scripts that may have no end.
@@ -41,10 +45,15 @@ impl Beside {
     /// Number of the connection; `usual` is the number of the client's usual connection.
     pub(crate) fn conn(self, usual: u16) -> u16 {
         match self {
-            Self::No => usual,
+            Self::No | Self::Unheard => usual,
             Self::Large => LARGE_CONN,
             Self::Trial(number) => BESIDE_FROM + number,
         }
+    }
+
+    /// Whether this is a connection for scripts alone, of clients that cache at least.
+    pub(crate) fn is_unheard(self) -> bool {
+        matches!(self, Self::Trial(_) | Self::Unheard)
     }
 
     /// Whether this is a connection for scripts that may have no end.
@@ -54,9 +63,14 @@ impl Beside {
 }
 
 impl Client {
+    /// Whether its usual connection tells it and other clients of changed keys. Scripts take other connections: one without an end would keep all these clients waiting.
+    fn shares_ear(&self) -> bool {
+        self.lane(Lane::Shared) != Lane::Shared && !self.has_own()
+    }
+
     /// Whether its requests take a connection that does not tell it of changed keys, although its usual connection does.
     pub(crate) fn reads_unheard(&self) -> bool {
-        self.beside.is_trial() && self.lane(Lane::Shared) != Lane::Shared
+        self.beside.is_unheard() && self.shares_ear()
     }
 }
 
@@ -121,13 +135,17 @@ impl Engine {
         if is_beside || self.grants.large_replies.has(known.id, frame) {
             return Beside::Large;
         }
-        let Some(print) = self.print_on_trial(client, known.id, frame) else { return Beside::No };
+        let print = self.print_on_trial(client, known.id, frame);
         let Some(client) = self.clients.get(client) else { return Beside::No };
         let conns = self.trial_conns(client.db);
-        match client.beside {
+        match (client.beside, print) {
             // Its scripts before this one are under way there.
-            Beside::Trial(number) if client.places.open() > 0 && number < conns => client.beside,
-            _ => Beside::Trial(print.part(conns)),
+            (Beside::Trial(number), Some(_)) if client.places.open() > 0 && number < conns => {
+                client.beside
+            }
+            (_, Some(print)) => Beside::Trial(print.part(conns)),
+            (_, None) if is_script(known.id) && client.shares_ear() => Beside::Unheard,
+            (_, None) => Beside::No,
         }
     }
 

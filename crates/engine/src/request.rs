@@ -401,10 +401,10 @@ impl Engine {
         let (seq, leased) = (client.places.next(), client.lease.is_some());
         let step = self.dispatch_known(now, id, frame, args, known);
         let Some(client) = self.clients.get(id) else { return step };
-        let is_on_trial = known.way == Way::Shared && client.reads_unheard();
+        let is_unheard = known.way == Way::Shared && client.reads_unheard();
         if step == Step::Done && client.places.next() != seq {
             let wish = Wish { id, frame, args, row: known.id, silent: false };
-            self.track_request(now, &wish, seq, leased || known.way == Way::Leased || is_on_trial);
+            self.track_request(now, &wish, seq, leased || known.way == Way::Leased || is_unheard);
         }
         step
     }
@@ -745,8 +745,7 @@ impl Client {
     /// The key of the connection to this node over which its requests go that would take this lane.
     #[inline]
     pub(crate) fn key_to(&self, node: NodeId, lane: Lane) -> UpstreamKey {
-        // Connections for trials tell nobody of changed keys.
-        let lane = if self.beside.is_trial() { lane } else { self.lane(lane) };
+        let lane = if self.beside.is_unheard() { lane } else { self.lane(lane) };
         UpstreamKey {
             node,
             resp3: self.protocol == Protocol::Resp3,

@@ -1,4 +1,4 @@
-//! Scripts and functions of which respool has not seen an end: one at a time on a connection.
+//! Scripts and functions of which respool has not seen an end: those of one client at a time on a connection.
 //!
 //! A script may never end. Its server answers `-BUSY` to others after `busy-reply-threshold`, but nothing to requests behind it on its own connection, which may
 //! be scripts without an end, too: each of these would run for as long, one after the other, where a client with a connection of its own is told `-BUSY`. So

@@ -23,10 +23,10 @@ pub const SCRIPTS_BYTES_MAX: usize = 4 << 20;
 
 /// Connections of a worker to a node, for each protocol, that scripts take of which no end was seen. Each of them has scripts of one client at a time, and scripts with one text take one of them.
 /// In each database but the first there is one.
-pub const TRIAL_CONNS: u16 = 16;
+pub const TRIAL_CONNS: u16 = 32;
 
 /// The connections for trials are at most this part of `upstream_conns_max`: one of so many.
-pub const TRIALS_PART: usize = 8;
+pub const TRIALS_PART: usize = 4;
 
 /// Scripts of which a worker knows that they end. With more of them the ones that were not called for longest are tried anew.
 pub const SCRIPTS_TRIED_MAX: usize = 4_096;

@@ -196,6 +196,8 @@ pub struct Tracking {
     inside: BTreeMap<Name, State>,
     /// Bytes of these.
     inside_bytes: usize,
+    /// The place of the latest EXEC, until it is answered.
+    exec: Option<u32>,
     /// The keys of the blocking command that is under way, and its place.
     blocked: Option<(u32, BTreeSet<Name>)>,
     /// What changed while EXEC or a blocking command is under way: told behind its reply, as a server does that did it.
@@ -314,10 +316,11 @@ fn is_before(seq: u32, head: u32) -> bool {
 }
 
 impl Client {
-    /// The place of an EXEC that is not answered; nothing stands behind it.
+    /// The place of an EXEC whose reply the client has not got. The server may have answered it: its reply waits for mirrors.
     fn exec_under_way(&self) -> Option<u32> {
-        let ends = self.lease.as_ref().is_some_and(|lease| lease.is_ending());
-        (ends && self.places.open() > 0).then(|| self.places.next().wrapping_sub(1))
+        let head = self.places.head();
+        let exec = self.tracking.as_ref()?.exec;
+        exec.filter(|seq| self.places.open() > 0 && !is_before(*seq, head))
     }
 
     /// What tells it of the changes of what it reads now. `None`: it does not want to know, or cannot be told (RESP2 without REDIRECT).
@@ -673,6 +676,7 @@ impl Engine {
         let Some(client) = self.clients.get_mut(id) else { return };
         let head = client.places.head();
         let Some(tracking) = client.tracking.as_mut() else { return };
+        tracking.exec = tracking.exec.filter(|seq| !is_before(*seq, head));
         // The last one that was answered stays: what it changed is told right behind its reply.
         tracking.reading.end_before(head.wrapping_sub(1));
         self.tell_vast(id);

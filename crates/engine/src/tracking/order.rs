@@ -250,6 +250,7 @@ impl Engine {
         let Some(client) = self.clients.get_mut(id) else { return };
         let has_own = client.has_own();
         let Some(tracking) = client.tracking.as_mut() else { return };
+        tracking.exec = Some(seq);
         if tracking.broadcast {
             // It is told of every change. What it hears of these before the reply is told again behind it.
             return tracking.reading.begin(seq, inside.into_keys().collect());

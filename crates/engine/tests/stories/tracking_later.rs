@@ -1,8 +1,11 @@
 //! Client-side caching: invalidations that wait for a reply, and EXEC that waits for marks, where these are many.
 
+use crate::mirror::{mirror, story_with};
 use crate::pubsub::confirms;
 use crate::tracking::{ALL, caches, number_of, opens};
 use crate::words::{HELLO_3, Story};
+use engine::mirror::Mode;
+use engine::settings::MirrorSettings;
 
 /// More than fit a stack if each of them were told one call deeper than the one before.
 const MANY: usize = 20_000;
@@ -177,4 +180,40 @@ fn a_connection_that_is_made_anew_switches_tracking_on_once() {
     story.connects();
     story.conn(3).gets("HELLO 3").answers(HELLO_3);
     story.conn(3).gets(["CLIENT TRACKING ON", "GET k"]).gets_nothing();
+}
+
+// Found by a test from outside: with the mode `all` of mirrors a client kept the old value of a key that it had read in a transaction.
+#[test]
+fn a_change_is_told_behind_an_exec_whose_reply_waits_for_the_mirror() {
+    for mode in [Mode::All, Mode::AllChecked] {
+        let mut story = story_with(vec![MirrorSettings { mode, ..mirror("b") }]);
+        caches(&mut story, "a", "");
+        story.client("a").says("GET x");
+        let find = |story: &mut Story, line: &str| {
+            let conns: Vec<usize> = (1..=story.connects_made()).collect();
+            let conn = conns.into_iter().find(|conn| story.conn(*conn).is_next(line));
+            conn.unwrap_or_else(|| panic!("{line} did not arrive"))
+        };
+        let tracked = find(&mut story, "CLIENT TRACKING ON");
+        story.conn(tracked).gets("CLIENT TRACKING ON").answers("+OK");
+        story.conn(tracked).gets("GET x").answers("\"x\"");
+        story.client("a").gets("\"x\"").says(["MULTI", "SET o 1", "GET k", "EXEC"]);
+        story.conn(tracked).gets("EXISTS k").answers(":1");
+        let lease = find(&mut story, "MULTI");
+        story.conn(lease).gets(["MULTI", "SET o 1", "GET k", "EXEC"]);
+        story.conn(lease).answers(["+OK", "+QUEUED", "+QUEUED", "*2\r\n+OK\r\n$3\r\nold\r\n"]);
+        story.client("a").gets(["+OK", "+QUEUED", "+QUEUED"]);
+        let changed = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
+        story.conn(tracked).answers(changed);
+        story.client("a").gets_nothing();
+        let told = find(&mut story, "SET o 1");
+        story.conn(told).gets("SET o 1").answers("+OK");
+        story.client("a").gets(&*format!("*2\r\n+OK\r\n$3\r\nold\r\n{changed}"));
+        // The next one is told at once.
+        story.client("a").says("GET k");
+        story.conn(tracked).gets("GET k").answers("\"new\"");
+        story.client("a").gets("\"new\"");
+        story.conn(tracked).answers(changed);
+        story.client("a").gets(changed);
+    }
 }
