@@ -1,10 +1,10 @@
 //! Connections beside the usual shared one, for requests that would hold others up.
 //!
 //! ```text
-//!   GET k                 ──▶ connection of the client (`Client::conn`)
-//!   GET big, KEYS *       ──▶ connection for large replies        a few requests at a time     (`large_replies`)
-//!   EVAL of a new script  ──▶ connection for trials of its text   one client at a time         (`trials`)
-//!   EVAL of a client that caches ──▶ connection of clients that do not cache
+//!   GET k                        ──▶ connection of the client (`Client::conn`)
+//!   GET big, KEYS *              ──▶ connection for large replies            a few requests at a time     (`large_replies`)
+//!   EVAL of a new script         ──▶ connection for trials of its text       one client at a time         (`trials`)
+//!   EVAL of a client that caches ──▶ connection of clients that do not       its keys count as changed    (`tracking`)
 //! ```
 //! Not here: which requests are meant (the modules named above), dedicated connections (`lease`).
 //!
@@ -15,6 +15,7 @@ use crate::command::ids::FUNCTION_STATS;
 use crate::command::{Class, CommandId};
 use crate::engine::Engine;
 use crate::ids::ClientId;
+use crate::large_replies::Fingerprint;
 use crate::limits::{TRIAL_CONNS, TRIALS_PART};
 use crate::overtaken::is_script;
 use crate::request::Step;
@@ -131,21 +132,27 @@ impl Engine {
     }
 
     fn way_beside(&mut self, client: ClientId, known: &Known, frame: &[u8]) -> Beside {
+        let shares_ear = self.clients.get(client).is_some_and(Client::shares_ear);
+        let is_unheard = shares_ear && is_script(known.id);
         let is_beside = known.id.is_some_and(|id| id.row().class == Class::Beside);
-        if is_beside || self.grants.large_replies.has(known.id, frame) {
+        if !is_unheard && (is_beside || self.grants.large_replies.has(known.id, frame)) {
             return Beside::Large;
         }
-        let print = self.print_on_trial(client, known.id, frame);
+        match self.print_on_trial(client, known.id, frame) {
+            Some(print) => self.trial_of(client, print),
+            None if is_unheard => Beside::Unheard,
+            None => Beside::No,
+        }
+    }
+
+    /// The connection for trials that this script of a client takes.
+    fn trial_of(&self, client: ClientId, print: Fingerprint) -> Beside {
         let Some(client) = self.clients.get(client) else { return Beside::No };
         let conns = self.trial_conns(client.db);
-        match (client.beside, print) {
+        match client.beside {
             // Its scripts before this one are under way there.
-            (Beside::Trial(number), Some(_)) if client.places.open() > 0 && number < conns => {
-                client.beside
-            }
-            (_, Some(print)) => Beside::Trial(print.part(conns)),
-            (_, None) if is_script(known.id) && client.shares_ear() => Beside::Unheard,
-            (_, None) => Beside::No,
+            Beside::Trial(number) if client.places.open() > 0 && number < conns => client.beside,
+            _ => Beside::Trial(print.part(conns)),
         }
     }
 

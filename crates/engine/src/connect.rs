@@ -62,11 +62,7 @@ impl Engine {
             },
         };
         match self.availability(now, id) {
-            Availability::Wait(id)
-                if key.beside().is_trial() && self.takes_more_on_trial(id, client) =>
-            {
-                Availability::Ready(id)
-            }
+            Availability::Wait(id) if self.takes_more(id, client) => Availability::Ready(id),
             availability => availability,
         }
     }

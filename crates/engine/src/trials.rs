@@ -17,8 +17,8 @@
 //! A connection has the scripts of one client at a time. A client may send [`TRIAL_PIPELINE`] of them before the first is answered, since some applications write values into the texts of
 //! their scripts, so that each text is new; another client that waits comes first.
 //!
-//! Clients with `CLIENT TRACKING` go over the connections for trials, too, which tell nothing of changed keys: the keys that such a script names are told to its client as changed behind
-//! the reply (`tracking`). With `NOLOOP` a client has a connection of its own, and nothing is tried.
+//! Scripts of clients with `CLIENT TRACKING` do not take the connection that tells of changed keys (`beside`), so they are tried as those of other clients. With `NOLOOP` a client has a connection of its
+//! own, and nothing is tried.
 //!
 //! Scripts in transactions are not tried: a transaction in one packet with a new script takes a dedicated connection while a script of another client is under way (`whole`).
 //!
@@ -177,12 +177,13 @@ impl Engine {
         }
     }
 
-    /// Whether this connection takes one more script of a client whose scripts are on trial there already.
+    /// Whether this is a connection for trials that takes one more script of a client whose scripts are on trial there already.
     #[cold]
-    pub(crate) fn takes_more_on_trial(&self, id: UpstreamId, client: ClientId) -> bool {
+    pub(crate) fn takes_more(&self, id: UpstreamId, client: ClientId) -> bool {
         let high = self.settings.limits.upstream_out_high_bytes;
         self.upstreams.get(id).is_some_and(|up| {
-            up.is_ready()
+            up.key.beside().is_trial()
+                && up.is_ready()
                 && up.waiters.is_empty()
                 && up.last_script.is_some_and(|(last, _)| last == Some(client))
                 && up.inflight.len() < TRIAL_PIPELINE * TRIAL_REQUESTS

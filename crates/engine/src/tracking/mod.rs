@@ -9,8 +9,10 @@
 //!   client b ◀─ invalidate k ─┘
 //! ```
 //! Replies and invalidations come over the same connection, in the server's order, so a client never caches a value after it was told that it
-//! changed. Where that order is not given (a reply that waits for another server's, a read inside a transaction, a large value), the client is
+//! changed. Where that order is not given (a reply that waits for another server's or for mirrors, a script, a read inside a transaction, a large value), the client is
 //! told once more behind the reply: it caches a little less, never something stale.
+//!
+//! Scripts take other connections (`beside`): one without an end would keep all waiting that share the connection.
 //!
 //! | mode | whose connection | who is told |
 //! |---|---|---|
