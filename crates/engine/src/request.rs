@@ -487,7 +487,9 @@ impl Engine {
             return step;
         }
         if (goes_beside || self.may_go_beside(&known))
-            && let Some(step) = self.choose_conn(id, &known, frame)
+            && let Some(step) = self
+                .choose_conn(id, &known, frame)
+                .or_else(|| self.marks_script(now, &wish, known.way))
         {
             return step;
         }

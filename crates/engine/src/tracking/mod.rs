@@ -51,6 +51,7 @@ use crate::limits::{
     TRACKED_REQUEST_KEYS_MAX,
 };
 use crate::news::What;
+use crate::overtaken::is_script;
 use crate::reply::Fault;
 use crate::scatter::{Wish, keys_of, row_of};
 use crate::time::Time;
@@ -383,8 +384,7 @@ impl Client {
 impl Engine {
     /// A request of a client that caches was given on, and took this place. `apart`: over a connection for its commands that hold state.
     pub(crate) fn track_request(&mut self, now: Time, wish: &Wish<'_>, seq: u32, apart: bool) {
-        let names = keys_of(wish.args, self.learned.as_ref());
-        let keys: Vec<Name> = names.iter().map(|(_, key)| Arc::from(*key)).collect();
+        let keys = self.names_in(wish);
         let reads = self.is_tracked(wish);
         let queueing = self.is_queueing(wish.id);
         let Some(client) = self.clients.get_mut(wish.id) else { return };
@@ -405,7 +405,7 @@ impl Engine {
         tracking.caching = false;
         let inside = core::mem::take(&mut tracking.inside);
         tracking.inside_bytes = 0;
-        if wish.row == Some(ids::EXEC) {
+        if wish.row == Some(ids::EXEC) || apart && is_script(wish.row) && !inside.is_empty() {
             self.exec_reads(wish.id, seq, inside, caches);
             return self.account_rest(wish.id);
         }
@@ -431,6 +431,12 @@ impl Engine {
             keys.into_iter().for_each(|key| self.remember(wish.id, key));
         }
         self.account_rest(wish.id);
+    }
+
+    /// The keys that a request names.
+    fn names_in(&self, wish: &Wish<'_>) -> Vec<Name> {
+        let names = keys_of(wish.args, self.learned.as_ref());
+        names.iter().map(|(_, key)| Arc::from(*key)).collect()
     }
 
     /// Whether servers track the keys of this request: the flag `readonly` of the command, or of the subcommand, decides (`call` in Redis' server.c), and

@@ -1,7 +1,7 @@
-//! What a client that caches reads and changes over another connection than the one that tells it of changes: a transaction, a blocking command.
+//! What a client that caches reads and changes over another connection than the one that tells it of changes: a transaction, a script, a blocking command.
 //!
 //! The server says in which order things happened on one connection, and on no two of them. So what is read in a transaction is *marked* first, by
-//! a command over the tracked connection that reads the same keys and does nothing, and EXEC waits for its answer:
+//! a command over the tracked connection that reads the same keys and does nothing, and EXEC waits for its answer, as a script does with the keys that it names:
 //!
 //! ```text
 //!   lease     MULTI  GET k ─▶ QUEUED              EXEC ─▶ [v]
@@ -21,6 +21,8 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::TRACKED_REQUEST_KEYS_MAX;
 use crate::request::Step;
+use crate::route::Way;
+use crate::scatter::Wish;
 use crate::time::Time;
 use crate::upstream::Lane;
 use crate::upstream::inflight::OwnCommand;
@@ -190,6 +192,21 @@ impl Engine {
         self.say_own(now, upstream, OwnCommand::Mark, &words);
         self.caches.asked.entry(upstream).or_default().push_back(Asked::Mark(id, keys));
         self.caches.marks.begin(id, upstream);
+    }
+
+    /// What a script waits for that takes a connection which tells nobody of changes: that the keys which it names are marked.
+    pub(crate) fn marks_script(&mut self, now: Time, wish: &Wish<'_>, way: Way) -> Option<Step> {
+        let client = self.clients.get(wish.id).filter(|client| client.reads_unheard())?;
+        let tracking = client.tracking.as_ref().filter(|_| way == Way::Shared)?;
+        // Once; the request is looked at again when the marks are there.
+        let is_marked = !tracking.inside.is_empty();
+        let is_told = tracking.caches_next() || tracking.broadcast;
+        if !is_marked && is_told && self.is_tracked(wish) {
+            let keys = self.names_in(wish);
+            self.reads_inside(now, wish.id, keys);
+            self.account_rest(wish.id);
+        }
+        self.marks_wait(wish.id)
     }
 
     /// The connection over which keys are marked that are read in a transaction.

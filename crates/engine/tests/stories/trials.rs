@@ -378,6 +378,39 @@ fn keys_that_a_script_on_trial_names_are_told_as_changed_behind_its_reply() {
     }
 }
 
+// The end-to-end test that compares with a server found two messages where a server sends one.
+#[test]
+fn keys_that_a_script_names_are_marked_before_it_and_told_as_changed_once() {
+    let mut story = Story::new();
+    caches(&mut story, "t");
+    story.client("t").says("GET x");
+    let find = |story: &mut Story, line: &str| {
+        let conns: Vec<usize> = (1..=story.connects_made()).collect();
+        let conn = conns.into_iter().find(|conn| story.conn(*conn).is_next(line));
+        conn.unwrap_or_else(|| panic!("{line} did not arrive"))
+    };
+    let tracked = find(&mut story, "CLIENT TRACKING ON");
+    story.conn(tracked).gets(["CLIENT TRACKING ON", "GET x"]).answers(["+OK", "nil"]);
+    let changed = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
+    story.client("t").gets("nil").says("EVAL b 1 k");
+    story.conn(tracked).gets("EXISTS k").gets_nothing().answers(":1");
+    let conn = find(&mut story, "EVAL b 1 k");
+    assert_ne!(conn, tracked);
+    // The script writes the key.
+    story.conn(conn).gets("EVAL b 1 k");
+    story.conn(tracked).answers(changed);
+    story.client("t").gets_nothing();
+    story.conn(conn).answers("+OK");
+    story.client("t").gets(&*format!("+OK\r\n{changed}"));
+    // The script reads the key, and another client writes it later.
+    story.client("t").says("EVAL b 1 k");
+    story.conn(tracked).gets("EXISTS k").answers(":1");
+    story.conn(conn).gets("EVAL b 1 k").answers("+v");
+    story.client("t").gets("+v").gets_nothing();
+    story.conn(tracked).answers(changed);
+    story.client("t").gets(changed);
+}
+
 #[test]
 fn a_client_that_caches_goes_back_to_its_usual_connection_behind_a_script_on_trial() {
     let mut story = runs_script(Story::new());
