@@ -4,7 +4,7 @@
 //!   GET k                        ──▶ connection of the client (`Client::conn`)
 //!   GET big, KEYS *              ──▶ connection for large replies            a few requests at a time     (`large_replies`)
 //!   EVAL of a new script         ──▶ connection for trials of its text       one client at a time         (`trials`)
-//!   EVAL of a client that caches ──▶ connection of clients that do not       its keys count as changed    (`tracking`)
+//!   EVAL of a client that caches ──▶ connection of clients that do not       its keys are marked before   (`tracking`)
 //! ```
 //! Not here: which requests are meant (the modules named above), dedicated connections (`lease`).
 //!
@@ -20,6 +20,8 @@ use crate::limits::{TRIAL_CONNS, TRIALS_PART};
 use crate::overtaken::is_script;
 use crate::request::Step;
 use crate::route::{Known, Way};
+use crate::scatter::Wish;
+use crate::time::Time;
 use crate::upstream::{Lane, UpstreamKey};
 
 /// The number of the connection (`UpstreamKey::conn`) for requests with large replies.
@@ -98,15 +100,16 @@ impl Engine {
         !self.grants.large_replies.is_empty() || known.id.is_some_and(goes_by_row)
     }
 
+    /// Has the client's requests go over the connection that this one is for, and the keys of a script marked before it; `Some`: it must wait.
+    #[cold]
+    pub(crate) fn take_conn(&mut self, now: Time, wish: &Wish<'_>, known: &Known) -> Option<Step> {
+        let step = self.choose_conn(wish.id, known, wish.frame);
+        step.or_else(|| self.marks_script(now, wish, known.way))
+    }
+
     /// Has the client's requests go over the connection that this one is for; `Some`: it must wait until those before it
     /// are answered.
-    #[cold]
-    pub(crate) fn choose_conn(
-        &mut self,
-        id: ClientId,
-        known: &Known,
-        frame: &[u8],
-    ) -> Option<Step> {
+    fn choose_conn(&mut self, id: ClientId, known: &Known, frame: &[u8]) -> Option<Step> {
         if known.id == Some(FUNCTION_STATS) && self.waits_for_replies(id) {
             // Over the control lane it would overtake them.
             return Some(Step::Hold(Hold::Drained));

@@ -487,9 +487,7 @@ impl Engine {
             return step;
         }
         if (goes_beside || self.may_go_beside(&known))
-            && let Some(step) = self
-                .choose_conn(id, &known, frame)
-                .or_else(|| self.marks_script(now, &wish, known.way))
+            && let Some(step) = self.take_conn(now, &wish, &known)
         {
             return step;
         }

@@ -363,7 +363,7 @@ fn no_script_of_a_client_that_caches_stands_before_what_others_read() {
     story.client("u").gets("nil");
 }
 
-// Found by a test from outside: a client that had read a key by a script on trial was not told when the key changed.
+// Found by a test from outside: a client that had read a key by a script on trial was not told when the key changed. Here nothing can be marked, as no connection tells of changes yet.
 #[test]
 fn keys_that_a_script_on_trial_names_are_told_as_changed_behind_its_reply() {
     for line in ["EVAL b 1 k", "EVAL_RO b 1 k", "FCALL b 1 k", "EVALSHA b 1 k"] {
