@@ -36,11 +36,11 @@ pub(crate) enum Beside {
     /// The usual connection.
     #[default]
     No,
-    /// The usual connection of clients that do not cache, for scripts of those that do.
+    /// The usual connection of clients without `CLIENT TRACKING`, which scripts of clients with `CLIENT TRACKING` take.
     Unheard,
     /// The connection for requests with large replies.
     Large,
-    /// The connection with this number, of those for scripts that may have no end.
+    /// The connection for trials with this number. Scripts take it that may have no end.
     Trial(u16),
 }
 
@@ -54,7 +54,7 @@ impl Beside {
         }
     }
 
-    /// Whether this is a connection for scripts alone, of clients that cache at least.
+    /// Whether clients with `CLIENT TRACKING` send only scripts over this connection, which brings them no invalidations.
     pub(crate) fn is_unheard(self) -> bool {
         matches!(self, Self::Trial(_) | Self::Unheard)
     }

@@ -129,8 +129,8 @@ impl Engine {
         }
     }
 
-    /// The connection to a node on which nothing has gone on for the longest time, of those that wait for a client that wants one of its own, and of
-    /// those for trials or in another database or protocol than most clients have: one that is wanted can take its place.
+    /// The idle connection to a node with the oldest progress. Spare connections can be this one, and shared connections for trials, for RESP3 and for databases other
+    /// than the first. A connection that is wanted can take its place.
     pub(crate) fn idle_of(&self, node: NodeId) -> Option<UpstreamId> {
         let db = self.settings.node.db;
         let is_seldom = |up: &Upstream| {

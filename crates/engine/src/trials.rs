@@ -1,4 +1,4 @@
-//! Scripts and functions of which respool has not seen an end: those of one client at a time on a connection.
+//! Trials of scripts and functions that respool has not seen to end. A connection for trials has scripts of one client at a time.
 //!
 //! A script may never end. Its server answers `-BUSY` to others after `busy-reply-threshold`, but nothing to requests behind it on its own connection, which may
 //! be scripts without an end, too: each of these would run for as long, one after the other, where a client with a connection of its own is told `-BUSY`. So
@@ -10,15 +10,15 @@
 //!   EVAL b ──▶ [connection for trials] ── answered soon ──▶ tried: the next EVAL b goes over the usual connection
 //!                        └─ not answered ──▶ others go on over a fresh connection (`busy`), where the server answers -BUSY
 //! ```
-//! A script is known by its text or its digest, a function by its name, and each has its trials over one of the connections, so calls of one new script wait for its first one. A reply is
-//! a sign of an end, and of errors those that name the line of the script. Whether a script ends may depend on its arguments. If one holds up a usual connection, all scripts are tried
-//! anew.
+//! A script is known by its text or its digest, a function by its name, and each has its trials over one of the connections, so calls of one new script wait for its first one. A reply
+//! shows that the script has ended, and so does an error that names the line of the script. Whether a script ends may depend on its arguments. If a script holds up a usual connection, respool tries
+//! all scripts anew.
 //!
 //! A connection has the scripts of one client at a time. A client may send [`TRIAL_PIPELINE`] of them before the first is answered, since some applications write values into the texts of
 //! their scripts, so that each text is new; another client that waits comes first.
 //!
-//! Scripts of clients with `CLIENT TRACKING` do not take the connection that tells of changed keys (`beside`), so they are tried as those of other clients. With `NOLOOP` a client has a connection of its
-//! own, and nothing is tried.
+//! Scripts of clients with `CLIENT TRACKING` do not take the connection that tells of changed keys (`beside`), so respool tries them like scripts of other clients. A client with `NOLOOP` has a connection of its
+//! own, and respool tries none of its scripts.
 //!
 //! Scripts in transactions are not tried: a transaction in one packet with a new script takes a dedicated connection while a script of another client is under way (`whole`).
 //!

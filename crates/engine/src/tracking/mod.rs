@@ -199,7 +199,7 @@ pub struct Tracking {
     inside: BTreeMap<Name, State>,
     /// Bytes of these.
     inside_bytes: usize,
-    /// The place of the latest EXEC, until it is answered.
+    /// The place of the latest EXEC or script with marked keys, until the client has its reply.
     exec: Option<u32>,
     /// The keys of the blocking command that is under way, and its place.
     blocked: Option<(u32, BTreeSet<Name>)>,
@@ -319,7 +319,7 @@ fn is_before(seq: u32, head: u32) -> bool {
 }
 
 impl Client {
-    /// The place of an EXEC whose reply the client has not got. The server may have answered it: its reply waits for mirrors.
+    /// The place of an EXEC, or of a script with marked keys, until the client has the reply. A reply of the server may still wait for mirrors.
     fn exec_under_way(&self) -> Option<u32> {
         let head = self.places.head();
         let exec = self.tracking.as_ref()?.exec;

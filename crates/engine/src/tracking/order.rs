@@ -1,4 +1,4 @@
-//! What a client that caches reads and changes over another connection than the one that tells it of changes: a transaction, a script, a blocking command.
+//! Transactions, scripts and blocking commands of clients with `CLIENT TRACKING`: they read and change keys over another connection than the tracked one.
 //!
 //! The server says in which order things happened on one connection, and on no two of them. So what is read in a transaction is *marked* first, by
 //! a command over the tracked connection that reads the same keys and does nothing, and EXEC waits for its answer, as a script does with the keys that it names:
@@ -194,11 +194,11 @@ impl Engine {
         self.caches.marks.begin(id, upstream);
     }
 
-    /// What a script waits for that takes a connection which tells nobody of changes: that the keys which it names are marked.
+    /// Marks the keys that a script names, if the script takes a connection without invalidations. `Some`: the script waits for the marks.
     pub(crate) fn marks_script(&mut self, now: Time, wish: &Wish<'_>, way: Way) -> Option<Step> {
         let client = self.clients.get(wish.id).filter(|client| client.reads_unheard())?;
         let tracking = client.tracking.as_ref().filter(|_| way == Way::Shared)?;
-        // Once; the request is looked at again when the marks are there.
+        // Keys are marked once: respool dispatches the request again when the marks are answered.
         let is_marked = !tracking.inside.is_empty();
         let is_told = tracking.caches_next() || tracking.broadcast;
         if !is_marked && is_told && self.is_tracked(wish) {

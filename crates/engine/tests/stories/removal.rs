@@ -200,11 +200,11 @@ fn keys_are_listed_as_clients_know_them_and_only_those_that_fit() {
 }
 
 /// Client `a` has `o:1` of n1 in its cache.
-fn with_a_cached_key() -> Story {
+fn with_a_cached_key(options: &str) -> Story {
     let mut story = single();
-    caches(&mut story, "a", "");
+    caches(&mut story, "a", options);
     story.client("a").says("GET o:1");
-    story.node("n1").gets("CLIENT TRACKING ON").answers("+OK");
+    story.node("n1").gets(format!("CLIENT TRACKING ON {options}").trim_end()).answers("+OK");
     story.node("n1").gets("GET 1").answers("\"v\"");
     story.client("a").gets("\"v\"");
     story
@@ -212,7 +212,7 @@ fn with_a_cached_key() -> Story {
 
 #[test]
 fn who_caches_is_told_the_clients_names() {
-    let mut story = with_a_cached_key();
+    let mut story = with_a_cached_key("");
     story.node("n1").answers(&*changed("1"));
     story.client("a").gets(&*changed("o:1"));
     story.client("a").says("GET o:1");
@@ -286,12 +286,7 @@ fn where_echo_is_refused_names_get_their_prefix_too() {
 #[test]
 fn what_changed_between_a_reply_and_its_delimiter_is_told_in_clients_names() {
     // Scripts of other clients that cache do not take connections that tell of changes.
-    let mut story = single();
-    caches(&mut story, "a", "NOLOOP");
-    story.client("a").says("GET o:1");
-    story.node("n1").gets("CLIENT TRACKING ON NOLOOP").answers("+OK");
-    story.node("n1").gets("GET 1").answers("\"v\"");
-    story.client("a").gets("\"v\"");
+    let mut story = with_a_cached_key("NOLOOP");
     story.client("a").says("EVAL ret 1 o:1");
     assert_eq!(story.node("n1").takes_requests(), 1);
     let word = story.node("n1").takes_delimiter();

@@ -189,24 +189,19 @@ fn a_change_is_told_behind_an_exec_whose_reply_waits_for_the_mirror() {
         let mut story = story_with(vec![MirrorSettings { mode, ..mirror("b") }]);
         caches(&mut story, "a", "");
         story.client("a").says("GET x");
-        let find = |story: &mut Story, line: &str| {
-            let conns: Vec<usize> = (1..=story.connects_made()).collect();
-            let conn = conns.into_iter().find(|conn| story.conn(*conn).is_next(line));
-            conn.unwrap_or_else(|| panic!("{line} did not arrive"))
-        };
-        let tracked = find(&mut story, "CLIENT TRACKING ON");
+        let tracked = story.conn_with("CLIENT TRACKING ON");
         story.conn(tracked).gets("CLIENT TRACKING ON").answers("+OK");
         story.conn(tracked).gets("GET x").answers("\"x\"");
         story.client("a").gets("\"x\"").says(["MULTI", "SET o 1", "GET k", "EXEC"]);
         story.conn(tracked).gets("EXISTS k").answers(":1");
-        let lease = find(&mut story, "MULTI");
+        let lease = story.conn_with("MULTI");
         story.conn(lease).gets(["MULTI", "SET o 1", "GET k", "EXEC"]);
         story.conn(lease).answers(["+OK", "+QUEUED", "+QUEUED", "*2\r\n+OK\r\n$3\r\nold\r\n"]);
         story.client("a").gets(["+OK", "+QUEUED", "+QUEUED"]);
         let changed = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
         story.conn(tracked).answers(changed);
         story.client("a").gets_nothing();
-        let told = find(&mut story, "SET o 1");
+        let told = story.conn_with("SET o 1");
         story.conn(told).gets("SET o 1").answers("+OK");
         story.client("a").gets(&*format!("*2\r\n+OK\r\n$3\r\nold\r\n{changed}"));
         // The next one is told at once.

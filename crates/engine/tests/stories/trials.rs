@@ -1,6 +1,7 @@
 //! Scripts that may have no end keep no other client waiting: new ones go one at a time over connections for trials.
 
 use crate::mirror::{mirror, story_with};
+use crate::tracking::caches;
 use crate::words::{Story, bulk, request};
 use engine::limits::{SCRIPT_RELIEF_MS, TRIAL_CONNS};
 
@@ -314,11 +315,6 @@ fn a_large_reply_to_a_script_leaves_its_connection_to_the_next_script() {
     story.client("b").gets(":1");
 }
 
-/// Makes a client cache what it reads.
-fn caches(story: &mut Story, name: &str) {
-    story.client(name).says(["HELLO 3", "CLIENT TRACKING ON"]).takes();
-}
-
 /// How many scripts wait on each connection. The story looks at these requests.
 fn scripts_on_conns(story: &mut Story) -> Vec<u32> {
     let mut scripts = Vec::new();
@@ -336,7 +332,7 @@ fn scripts_on_conns(story: &mut Story) -> Vec<u32> {
 fn scripts_of_clients_that_cache_go_one_at_a_time_over_connections_for_trials() {
     let mut story = Story::new();
     for name in ["a", "b", "c"] {
-        caches(&mut story, name);
+        caches(&mut story, name, "");
         story.client(name).says(&*format!("EVAL hangs{name} 0"));
     }
     let scripts = scripts_on_conns(&mut story);
@@ -347,16 +343,12 @@ fn scripts_of_clients_that_cache_go_one_at_a_time_over_connections_for_trials() 
 #[test]
 fn no_script_of_a_client_that_caches_stands_before_what_others_read() {
     let mut story = Story::new();
-    caches(&mut story, "t");
-    caches(&mut story, "u");
+    caches(&mut story, "t", "");
+    caches(&mut story, "u", "");
     story.client("t").says(["GET t", "EVAL hangs 0"]);
-    let find = |story: &mut Story, line: &str| {
-        let conns: Vec<usize> = (1..=story.connects_made()).collect();
-        conns.into_iter().find(|conn| story.conn(*conn).is_next(line))
-    };
-    let tracked = find(&mut story, "CLIENT TRACKING ON").expect("a connection that tells");
+    let tracked = story.conn_with("CLIENT TRACKING ON");
     story.conn(tracked).gets(["CLIENT TRACKING ON", "GET t"]).answers(["+OK", "nil"]);
-    let other = find(&mut story, "EVAL hangs 0").expect("another connection");
+    let other = story.conn_with("EVAL hangs 0");
     assert_ne!(other, tracked);
     story.client("u").says("GET u");
     story.conn(tracked).gets("GET u").answers("nil");
@@ -368,7 +360,7 @@ fn no_script_of_a_client_that_caches_stands_before_what_others_read() {
 fn keys_that_a_script_on_trial_names_are_told_as_changed_behind_its_reply() {
     for line in ["EVAL b 1 k", "EVAL_RO b 1 k", "FCALL b 1 k", "EVALSHA b 1 k"] {
         let mut story = runs_script(Story::new());
-        caches(&mut story, "t");
+        caches(&mut story, "t", "");
         story.client("t").says(line);
         let conn = trial(&mut story, line);
         story.conn(conn).answers(":7");
@@ -382,19 +374,14 @@ fn keys_that_a_script_on_trial_names_are_told_as_changed_behind_its_reply() {
 #[test]
 fn keys_that_a_script_names_are_marked_before_it_and_told_as_changed_once() {
     let mut story = Story::new();
-    caches(&mut story, "t");
+    caches(&mut story, "t", "");
     story.client("t").says("GET x");
-    let find = |story: &mut Story, line: &str| {
-        let conns: Vec<usize> = (1..=story.connects_made()).collect();
-        let conn = conns.into_iter().find(|conn| story.conn(*conn).is_next(line));
-        conn.unwrap_or_else(|| panic!("{line} did not arrive"))
-    };
-    let tracked = find(&mut story, "CLIENT TRACKING ON");
+    let tracked = story.conn_with("CLIENT TRACKING ON");
     story.conn(tracked).gets(["CLIENT TRACKING ON", "GET x"]).answers(["+OK", "nil"]);
     let changed = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
     story.client("t").gets("nil").says("EVAL b 1 k");
     story.conn(tracked).gets("EXISTS k").gets_nothing().answers(":1");
-    let conn = find(&mut story, "EVAL b 1 k");
+    let conn = story.conn_with("EVAL b 1 k");
     assert_ne!(conn, tracked);
     // The script writes the key.
     story.conn(conn).gets("EVAL b 1 k");
@@ -414,7 +401,7 @@ fn keys_that_a_script_names_are_marked_before_it_and_told_as_changed_once() {
 #[test]
 fn a_client_that_caches_goes_back_to_its_usual_connection_behind_a_script_on_trial() {
     let mut story = runs_script(Story::new());
-    caches(&mut story, "t");
+    caches(&mut story, "t", "");
     story.client("t").says(["EVAL b 0", "GET k", "PING"]);
     let conn = trial(&mut story, "EVAL b 0");
     story.conn(conn).answers(":1");
@@ -444,13 +431,13 @@ fn mirrors_are_told_of_scripts_on_trial_in_the_order_of_writes_to_a_key() {
     story.client("b").says("SET k 1");
     story.client("a").says("EVAL a 1 a");
     story.conn(usual).gets(["SET k 1", "EVAL a 1 a"]);
-    caches(&mut story, "t");
+    caches(&mut story, "t", "");
     story.client("t").says("EVAL t 1 k");
     assert_eq!(scripts_on_conns(&mut story).iter().sum::<u32>(), 0, "before the reply to SET");
     story.conn(usual).answers("+OK");
     story.client("b").gets("+OK");
-    let conn = (3..=story.connects_made()).find(|conn| story.conn(*conn).is_next("EVAL t 1 k"));
-    let conn = conn.expect("a connection for trials");
+    let conn = story.conn_with("EVAL t 1 k");
+    assert!(conn > usual, "a connection for trials");
     story.conn(conn).gets("EVAL t 1 k").answers("+OK");
     assert!(story.client("t").takes_text().starts_with("+OK\r\n"));
     assert!(scripts_on_conns(&mut story).iter().sum::<u32>() > 0, "the mirror is told");

@@ -13,6 +13,16 @@
 use super::{Conn, Peer, Story, Words, request, shown, wire};
 use engine::upstream::UpstreamKey;
 
+impl Story {
+    /// The number of the connection on which this request is the first one that the story has not looked at.
+    #[track_caller]
+    pub(crate) fn conn_with(&mut self, line: &str) -> usize {
+        let conns: Vec<usize> = (1..=self.connects_made()).collect();
+        let conn = conns.into_iter().find(|conn| self.conn(*conn).is_next(line));
+        conn.unwrap_or_else(|| panic!("{line} did not arrive"))
+    }
+}
+
 /// What a client does and sees.
 pub(crate) struct ClientWords<'a> {
     story: &'a mut Story,
