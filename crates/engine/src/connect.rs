@@ -76,6 +76,9 @@ impl Engine {
         match &upstream.state {
             State::Ready if upstream.has_room(high) => return Availability::Ready(id),
             // Known to be down: fails at once, also while it is tried again, unless it is known within a moment how that ends.
+            State::Down(_) if upstream.tried_from.is_some_and(|from| from <= now) => {
+                self.connect(now, id);
+            }
             State::Down(Down { refused: Some(error), until }) => {
                 let error = error_reply(error);
                 if *until <= now {
@@ -83,9 +86,6 @@ impl Engine {
                     self.connect(now, id);
                 }
                 return Availability::Down(Failure::refusal(error));
-            }
-            State::Down(_) if upstream.tried_from.is_some_and(|from| from <= now) => {
-                self.connect(now, id);
             }
             State::Down(_) => return Availability::Down(self.away_of(upstream)),
             State::Connecting(_) | State::Greeting(_)
@@ -320,7 +320,6 @@ impl Engine {
             (OwnCommand::Role, _) => self.role_reply(now, id, reply),
             // A server that answers with an error answers.
             (OwnCommand::Ping, _) => self.ping_answered(key.node, reply),
-            (OwnCommand::Track, None) => self.feed_confirmed(now, id),
             (OwnCommand::Near(own), error) => self.cache_told(now, id, own, error.is_none()),
             (OwnCommand::Mark | OwnCommand::Fence, error) => self.feed_answered(id, error.is_none()),
             (OwnCommand::Hello, Some(error)) if greeting::knows_no_hello(&error) && !key.resp3 => {
@@ -350,7 +349,7 @@ impl Engine {
             )
             // That ASKING failed shows in the reply behind it.
             | (OwnCommand::Delimiter(_) | OwnCommand::Script | OwnCommand::Aside | OwnCommand::Listen | OwnCommand::Shadow(_), _)
-            | (OwnCommand::Multi | OwnCommand::State, None)
+            | (OwnCommand::Multi | OwnCommand::State | OwnCommand::Track, None)
             | (
                 OwnCommand::SetName
                 | OwnCommand::Learn
@@ -358,6 +357,9 @@ impl Engine {
                 | OwnCommand::Asking,
                 Some(_),
             ) => {}
+            (OwnCommand::Track, Some(error)) if !self.upstreams.get(id).is_some_and(Upstream::is_ready) => {
+                return self.refuse_greeting(now, id, own, error);
+            }
             (OwnCommand::Multi | OwnCommand::State | OwnCommand::Track, Some(error)) => {
                 let error = String::from_utf8_lossy(&error);
                 let cause = format!("refused {}: {error}", own.needed());
@@ -367,8 +369,13 @@ impl Engine {
                 return self.refuse_greeting(now, id, own, error);
             }
         }
-        if self.upstreams.get(id).is_some_and(Upstream::has_greeted) {
+        if self.upstreams.get(id).is_some_and(Upstream::has_greeted)
+            && (own == OwnCommand::Track || !self.ask_to_tell(now, id))
+        {
             self.upstream_ready(now, id);
+        }
+        if own == OwnCommand::Track {
+            self.feed_confirmed(now, id);
         }
     }
 
@@ -667,7 +674,7 @@ impl Engine {
         let (first, theirs) = (upstream.failures == 1, refused.is_some());
         (upstream.cause, upstream.is_refused) = (cause.to_string(), false);
         let theirs_error = refused.clone();
-        let is_quick = is_one && !theirs && spent_ms < QUICK_MS;
+        let is_quick = (is_one || theirs) && spent_ms < QUICK_MS;
         upstream.tried_from =
             is_quick.then(|| now.plus_ms(self.settings.timeouts.reconnect_min_ms));
         upstream.state = State::Down(Down { until: now.plus_ms(wait_ms), refused });
@@ -688,6 +695,7 @@ impl Engine {
         }
         self.count_failure(now, key.node, theirs);
         self.doubt_homes();
+        self.feed_failed(id);
         self.refresh_upstream_lost(now, id, cause);
         if first {
             self.renew_readers();

@@ -640,6 +640,7 @@ impl Engine {
         if upstream.is_ready() {
             self.feed_lost(id, upstream.key);
         }
+        self.caches.late.remove(&id);
         self.dirty_upstreams.forget(id);
         if self.by_key.get(&upstream.key) == Some(&id) {
             self.unlist(&upstream.key);

@@ -5,7 +5,8 @@
 //!
 //! Not here: what is told (`tracking`).
 //!
-//! Invariant: a connection of these lanes says CLIENT TRACKING right behind its greeting, before any client's request.
+//! Invariant: `CLIENT TRACKING` is the end of the greeting of a connection of these lanes: no client's request goes over it before the server has
+//! confirmed that.
 
 use super::order::Asked;
 use super::own::{is_of_pair, only_tells};
@@ -18,7 +19,7 @@ use crate::limits::{FEED_PREFIX_BYTES_MAX, FEED_PREFIXES_MAX, RELINK_MS};
 use crate::request::Step;
 use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
-use crate::upstream::{Lane, Role, UpstreamKey};
+use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
 use alloc::collections::BTreeSet;
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -26,21 +27,28 @@ use alloc::vec::Vec;
 use resp::Protocol;
 
 impl Engine {
-    /// A connection of these lanes was greeted.
+    /// A connection was greeted as others are. Returns whether it is to tell of changes: then its greeting ends with what is written now, or as soon as
+    /// the other one of a pair is ready.
+    pub(crate) fn ask_to_tell(&mut self, now: Time, id: UpstreamId) -> bool {
+        let Some(key) = self.upstreams.get(id).map(|up| up.key) else { return false };
+        match key.lane {
+            _ if only_tells(&key) => return false,
+            Lane::Tracked => self.say_tracking(now, id, &[]),
+            Lane::Broadcast => {
+                let prefixes = self.prefixes_of(id);
+                self.say_prefixes(now, id, &prefixes);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// A connection is ready.
     pub(crate) fn feed_ready(&mut self, now: Time, id: UpstreamId) {
         let Some(key) = self.upstreams.get(id).map(|up| up.key) else { return };
         self.cache_feed_ready(id, key);
-        if !matches!(key.lane, Lane::Tracked | Lane::Broadcast) {
-            return;
-        }
         if only_tells(&key) {
-            // Now the one that is redirected to it can come.
-            self.caches.changed.extend(key.owner);
-        } else if key.lane == Lane::Tracked {
-            self.say_tracking(now, id, &[]);
-        } else {
-            let prefixes = self.prefixes_of(id);
-            self.say_prefixes(now, id, &prefixes);
+            self.teller_ready(now, &key);
         }
         if self.caches.late.remove(&id) {
             // Its keys may have changed before it was listened to.
@@ -58,12 +66,10 @@ impl Engine {
         let number;
         if is_of_pair(&key) {
             let Some((_, teller)) = self.teller_of(&key) else {
-                // At a node that has just come. This one is made again meanwhile.
+                // It goes on when that one is ready.
                 let _ =
                     self.upstream_for(now, Ear::of(&key).at(key.node), ClientId::new(u32::MAX, 0));
-                let cause =
-                    "the connection that tells a client with NOLOOP of changes is not ready";
-                return self.lose_upstream(now, id, cause, true);
+                return;
             };
             number = teller.to_string();
             words.extend([&b"REDIRECT"[..], number.as_bytes()]);
@@ -140,9 +146,10 @@ impl Engine {
         let key = Ear { lane: Lane::Broadcast, db, owner: None, pairs: false }.at(node);
         let listed = self.by_key.get(&key).copied();
         let Some(id) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else { return };
-        // One that is not ready asks when it is.
+        // One that did not ask to be told yet asks for the prefixes of then.
         let _ = self.availability(now, id);
-        if before == self.caches.prefixes || !self.upstreams.get(id).is_some_and(|up| up.is_ready())
+        if before == self.caches.prefixes
+            || !self.upstreams.get(id).is_some_and(Upstream::asked_to_tell)
         {
             return;
         }
@@ -324,9 +331,15 @@ impl Engine {
         }
     }
 
+    /// A connection could not be made. Clients in RESP2 read over others meanwhile.
+    pub(crate) fn feed_failed(&mut self, id: UpstreamId) {
+        if self.upstreams.get(id).is_some_and(|up| up.key.lane == Lane::Broadcast) {
+            self.caches.late.insert(id);
+        }
+    }
+
     /// A connection of these lanes is gone: what changed meanwhile nobody knows.
     pub(crate) fn feed_lost(&mut self, id: UpstreamId, key: UpstreamKey) {
-        self.caches.late.remove(&id);
         self.cache_lost(id, key);
         if matches!(key.lane, Lane::Tracked | Lane::Broadcast) {
             self.drop_caches(key);

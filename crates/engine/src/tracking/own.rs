@@ -172,6 +172,17 @@ impl Engine {
             || self.teller_of(&upstream.key).is_some_and(|(up, _)| up.ready_at <= upstream.ready_at)
     }
 
+    /// The connection of a pair that tells is ready: now the other one can come, or end its greeting.
+    pub(super) fn teller_ready(&mut self, now: Time, key: &UpstreamKey) {
+        self.caches.changed.extend(key.owner);
+        let asks = self.by_key.get(&UpstreamKey { resp3: false, conn: 0, ..*key }).copied();
+        if let Some(asks) = asks
+            && self.upstreams.get(asks).is_some_and(Upstream::has_greeted)
+        {
+            self.ask_to_tell(now, asks);
+        }
+    }
+
     /// The connection of a pair that told is gone: what the other one asked for is told to nobody.
     pub(super) fn teller_lost(&mut self, key: &UpstreamKey) {
         let asks = UpstreamKey { resp3: false, conn: 0, ..*key };
@@ -184,7 +195,7 @@ impl Engine {
     /// A client with connections of its own in BCAST mode asks for more prefixes.
     pub(super) fn add_own_prefixes(&mut self, now: Time, id: ClientId, added: &[Name]) {
         for upstream in self.own_conns(id).collect::<Vec<_>>() {
-            let Some(up) = self.upstreams.get(upstream).filter(|up| up.is_ready()) else {
+            let Some(up) = self.upstreams.get(upstream).filter(|up| up.asked_to_tell()) else {
                 continue;
             };
             if up.key.lane != Lane::Broadcast || only_tells(&up.key) {

@@ -240,11 +240,15 @@ impl Engine {
         error: Vec<u8>,
     ) {
         let text = crate::reject::quoted(&error);
-        let cause = format!("refused the greeting: {text}");
+        let cause = match own {
+            OwnCommand::Track => format!("refused {}: {text}", own.needed()),
+            _ => format!("refused the greeting: {text}"),
+        };
         // Clients see a refused SELECT or HELLO 3 as the server's own answer to theirs. A refused password is not theirs.
         // Nor is that the server is full or loading: then the node is down, and tried again.
         let theirs = match own {
             OwnCommand::Select => !text.starts_with("NOAUTH"),
+            OwnCommand::Track => text.starts_with("BUSY"),
             _ => text.starts_with("NOPROTO") || knows_no_hello(&error),
         };
         let node = self.upstreams.get(id).map(|upstream| upstream.key.node);
@@ -252,7 +256,8 @@ impl Engine {
         if let Some(upstream) = self.upstreams.get_mut(id) {
             upstream.is_refused = true;
         }
-        if let Some(node) = node.filter(|_| own != OwnCommand::Select) {
+        if let Some(node) = node.filter(|_| !matches!(own, OwnCommand::Select | OwnCommand::Track))
+        {
             self.login_refused(node, &error);
         }
     }

@@ -396,6 +396,11 @@ impl Upstream {
         matches!(self.state, State::Greeting(_)) && self.inflight.is_empty()
     }
 
+    /// Whether `CLIENT TRACKING` was written over it.
+    pub(crate) fn asked_to_tell(&self) -> bool {
+        self.is_ready() || self.inflight.owes_tracking()
+    }
+
     /// Whether it is being made, and nothing says yet that it will not be.
     pub(crate) fn is_coming(&self) -> bool {
         matches!(self.state, State::Connecting(_) | State::Greeting(_)) && self.failures == 0
@@ -448,6 +453,8 @@ impl Upstream {
             State::Connecting(since) | State::Greeting(since) => {
                 Some(since.plus_ms(timeouts.connect_ms))
             }
+            // No request asks for the connection that tells clients of all changes.
+            State::Down(down) if self.key.lane == Lane::Broadcast => Some(down.until),
             State::Down(down) => down.refused.is_none().then_some(down.until),
             State::Ready => self.ready_deadline(timeouts),
         }

@@ -520,8 +520,9 @@ fn what_is_open_on_a_connection_is_forgotten_with_it() {
             story.client("c").says("CLIENT TRACKING ON").takes_text();
             story.client("c").says("GET k");
             assert_eq!(story.server().takes_one().as_deref(), Some("CLIENT TRACKING ON"));
+            story.server().answers("+OK");
             assert_eq!(story.server().takes_one().as_deref(), Some("GET k"));
-            story.server().answers("+OK").sends(changed("other").as_bytes());
+            story.server().sends(changed("other").as_bytes());
             story.server().sends(b"$1\r\nv\r\n");
             assert!(story.client("c").takes_text().ends_with("$1\r\nv\r\n"), "{leaves}");
             story.client("c").says("FUNCTION LIST");

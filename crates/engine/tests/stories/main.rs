@@ -36,6 +36,7 @@ mod delimiter;
 mod ejection;
 mod elsewhere;
 mod facade;
+mod feeds;
 mod figures;
 mod greeting;
 mod hello_auth;

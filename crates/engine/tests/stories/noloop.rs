@@ -402,11 +402,11 @@ fn in_resp2_a_node_that_has_just_come_gets_a_pair_as_well() {
     story.client("a").says(&*format!("CLIENT TRACKING ON NOLOOP REDIRECT {id}")).gets("+OK");
     story.client("a").says("GET a4");
     story.after_ms(1);
-    let asks_there = story.connects_made();
+    let asks_there = story.conn_with("CLIENT TRACKING ON NOLOOP REDIRECT 991");
     story.conn(asks_there).gets("CLIENT TRACKING ON NOLOOP REDIRECT 991").answers("+OK");
     story.conn(asks_there).gets("GET a4").ask("a4", "n9");
     story.after_ms(50);
-    let asks_there = story.connects_made();
+    let asks_there = story.conn_with("CLIENT TRACKING ON NOLOOP REDIRECT 991");
     story.conn(asks_there).gets("CLIENT TRACKING ON NOLOOP REDIRECT 991").answers("+OK");
     story.conn(asks_there).gets(["ASKING", "GET a4"]).answers(["+OK", "\"v\""]);
     story.client("a").gets("\"v\"");
