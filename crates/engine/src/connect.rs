@@ -357,26 +357,17 @@ impl Engine {
                 | OwnCommand::Asking,
                 Some(_),
             ) => {}
-            (OwnCommand::Track, Some(error)) if !self.upstreams.get(id).is_some_and(Upstream::is_ready) => {
-                return self.refuse_greeting(now, id, own, error);
-            }
-            (OwnCommand::Multi | OwnCommand::State | OwnCommand::Track, Some(error)) => {
-                let error = String::from_utf8_lossy(&error);
-                let cause = format!("refused {}: {error}", own.needed());
-                return self.lose_upstream(now, id, &cause, true);
-            }
-            (OwnCommand::Hello | OwnCommand::Auth | OwnCommand::Select, Some(error)) => {
-                return self.refuse_greeting(now, id, own, error);
-            }
+            (
+                OwnCommand::Hello
+                | OwnCommand::Auth
+                | OwnCommand::Select
+                | OwnCommand::Track
+                | OwnCommand::Multi
+                | OwnCommand::State,
+                Some(error),
+            ) => return self.own_refused(now, id, own, error),
         }
-        if self.upstreams.get(id).is_some_and(Upstream::has_greeted)
-            && (own == OwnCommand::Track || !self.ask_to_tell(now, id))
-        {
-            self.upstream_ready(now, id);
-        }
-        if own == OwnCommand::Track {
-            self.feed_confirmed(now, id);
-        }
+        self.greet_on(now, id, own);
     }
 
     /// The zone that a server tells in its answer to HELLO (Valkey 8.1).
@@ -418,7 +409,7 @@ impl Engine {
         }
     }
 
-    fn upstream_ready(&mut self, now: Time, id: UpstreamId) {
+    pub(crate) fn upstream_ready(&mut self, now: Time, id: UpstreamId) {
         let Some(node) = self.upstreams.get(id).map(|upstream| upstream.key.node) else { return };
         self.home_returns(now, node);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };

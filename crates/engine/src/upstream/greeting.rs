@@ -9,7 +9,7 @@
 //! Invariant: every command written here has its entry in the in-flight FIFO, pushed by the caller in the same order.
 
 use super::inflight::OwnCommand;
-use super::{Lane, UpstreamKey};
+use super::{Lane, Upstream, UpstreamKey};
 use crate::engine::Engine;
 use crate::ids::{NodeKind, Slab, UpstreamId};
 use crate::node::{self, Address};
@@ -231,14 +231,35 @@ fn text_of<'a>(value: &Value<'a>) -> Option<&'a [u8]> {
 }
 
 impl Engine {
-    /// The server refused what the greeting asks for.
-    pub(crate) fn refuse_greeting(
+    /// A command of the greeting was answered: the next one is written, or the connection is ready.
+    pub(crate) fn greet_on(&mut self, now: Time, id: UpstreamId, answered: OwnCommand) {
+        let has_greeted = self.upstreams.get(id).is_some_and(Upstream::has_greeted);
+        if has_greeted && (answered == OwnCommand::Track || !self.ask_to_tell(now, id)) {
+            self.upstream_ready(now, id);
+        }
+        if answered == OwnCommand::Track {
+            self.feed_confirmed(now, id);
+        }
+    }
+
+    /// The server refused what the connection is of no use without.
+    pub(crate) fn own_refused(
         &mut self,
         now: Time,
         id: UpstreamId,
         own: OwnCommand,
         error: Vec<u8>,
     ) {
+        if !self.upstreams.get(id).is_some_and(Upstream::is_ready) {
+            return self.refuse_greeting(now, id, own, error);
+        }
+        let error = String::from_utf8_lossy(&error);
+        let cause = format!("refused {}: {error}", own.needed());
+        self.lose_upstream(now, id, &cause, true);
+    }
+
+    /// The server refused what the greeting asks for.
+    fn refuse_greeting(&mut self, now: Time, id: UpstreamId, own: OwnCommand, error: Vec<u8>) {
         let text = crate::reject::quoted(&error);
         let cause = match own {
             OwnCommand::Track => format!("refused {}: {text}", own.needed()),
