@@ -409,7 +409,7 @@ impl Engine {
 
     /// Follows a change of slots or nodes.
     fn follow_owners(&mut self, now: Time) {
-        if !self.is_one() && !self.caches.keys.is_empty() {
+        if !self.is_one() && self.caches.keys.len() > 0 {
             self.caches.look_at.get_or_insert(now.plus_ms(RELINK_MS));
         }
         self.caches.route_epoch = self.route_epoch;

@@ -38,6 +38,7 @@ mod feed;
 mod order;
 mod own;
 mod prefixes;
+mod readers;
 mod reading;
 pub(crate) mod wire;
 
@@ -63,6 +64,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Bound;
 use order::{Asked, Marks, State, Waiting};
+use readers::{ReadKeys, Readers};
 use reading::{Reading, keys_bytes};
 use resp::{Protocol, encode};
 
@@ -71,9 +73,6 @@ type Name = Arc<[u8]>;
 
 /// The channel on which RESP2 clients hear of changes (`TrackingChannelName` in Redis' tracking.c).
 const CHANNEL: &[u8] = b"__redis__:invalidate";
-
-/// What a key in the table takes beside its name, with its first client (measured: 195 bytes with glibc's malloc).
-const KEY_BYTES: usize = 196;
 
 /// What a prefix of a client takes beside its name.
 const PREFIX_BYTES: usize = 64;
@@ -84,9 +83,7 @@ const WAITING_BYTES: usize = 64;
 /// What all clients of one worker may have in their caches.
 #[derive(Debug, Default)]
 pub(crate) struct Caches {
-    keys: BTreeMap<Name, Readers>,
-    /// Bytes of the names, and of what each client takes.
-    bytes: usize,
+    keys: ReadKeys,
     /// Clients in BCAST mode, and those in RESP2, which hear of every key.
     broadcast: BTreeSet<ClientId>,
     /// All clients that track.
@@ -130,20 +127,6 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
-    /// These clients have none of their keys any more but those that are named. One pass, however many they are.
-    fn drop_readers(&mut self, kept: &BTreeMap<ClientId, BTreeSet<Name>>) {
-        let mut freed = 0;
-        self.keys.retain(|key, readers| {
-            let before = readers.clients.len();
-            readers.clients.retain(|id| kept.get(id).is_none_or(|kept| kept.contains(key)));
-            freed += (before - readers.clients.len()) * size_of::<ClientId>();
-            let is_read = !readers.clients.is_empty();
-            freed += if is_read { 0 } else { key.len() + KEY_BYTES };
-            is_read
-        });
-        self.bytes -= freed;
-    }
-
     /// Time of the next look at connections, if one is due.
     pub(crate) fn look_at_conns(&self, now: Time) -> Option<Time> {
         match self.changed.is_empty() {
@@ -158,16 +141,8 @@ impl Caches {
 
     /// Bytes of the names of keys, and of what each client takes.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.keys.bytes()
     }
-}
-
-/// Who read a key.
-#[derive(Debug, Default)]
-struct Readers {
-    clients: BTreeSet<ClientId>,
-    /// Where: only that server tells when it changes.
-    node: Option<NodeId>,
 }
 
 /// What one client asked for with CLIENT TRACKING.
@@ -429,7 +404,7 @@ impl Engine {
             tracking.reading.begin(seq, keys.clone());
         }
         if reads && caches {
-            keys.into_iter().for_each(|key| self.remember(wish.id, key));
+            keys.iter().for_each(|key| self.remember(wish.id, key));
         }
         self.account_rest(wish.id);
     }
@@ -463,24 +438,16 @@ impl Engine {
         }
     }
 
-    fn remember(&mut self, id: ClientId, key: Name) {
-        let node = self.owner_of(&key);
-        if self.caches.keys.get(&key).is_some_and(|readers| readers.node != node) {
-            self.tell_readers(&key);
-        }
-        let bytes = key.len();
-        let readers = self.caches.keys.entry(key).or_default();
-        readers.node = node;
-        self.caches.bytes += if readers.clients.is_empty() { bytes + KEY_BYTES } else { 0 };
-        if readers.clients.insert(id) {
-            self.caches.bytes += size_of::<ClientId>();
+    fn remember(&mut self, id: ClientId, key: &Name) {
+        let node = self.owner_of(key);
+        while let Some(former) = self.caches.keys.add(id, key, node) {
+            self.tell_readers(key, former);
         }
         let bytes_max = TRACKED_BYTES_MAX.min(self.settings.limits.memory_max_bytes / TRACKED_PART);
-        while self.caches.keys.len() > TRACKED_KEYS_MAX || self.caches.bytes > bytes_max {
+        while self.caches.keys.len() > TRACKED_KEYS_MAX || self.caches.keys.bytes() > bytes_max {
             // As a server at its `tracking-table-max-keys`: any of them goes, and who may have it is told.
-            let Some((first, _)) = self.caches.keys.first_key_value() else { return };
-            let first = first.clone();
-            self.tell_readers(&first);
+            let Some((key, readers)) = self.caches.keys.pop() else { return };
+            self.tell_readers(&key, readers);
         }
     }
 
@@ -489,11 +456,8 @@ impl Engine {
         if self.is_one() { None } else { self.router.node(self.router.steady_place(key)) }
     }
 
-    /// The key is not tracked any more: whoever may have it is told.
-    fn tell_readers(&mut self, key: &Name) {
-        let Some(readers) = self.caches.keys.remove(key) else { return };
-        let bytes = key.len() + KEY_BYTES + readers.clients.len() * size_of::<ClientId>();
-        self.caches.bytes -= bytes;
+    /// The key is not tracked any more for those that read it: they are told.
+    fn tell_readers(&mut self, key: &Name, readers: Readers) {
         for client in readers.clients {
             self.key_changed(None, client, key);
         }
@@ -504,7 +468,11 @@ impl Engine {
         let moved = |key: &Name, readers: &Readers| readers.node != self.owner_of(key);
         let keys = self.caches.keys.iter().filter(|(key, readers)| moved(key, readers));
         let keys: Vec<Name> = keys.map(|(key, _)| key.clone()).collect();
-        keys.iter().for_each(|key| self.tell_readers(key));
+        for key in keys {
+            if let Some(readers) = self.caches.keys.remove(&key) {
+                self.tell_readers(&key, readers);
+            }
+        }
     }
 
     /// A frame came between the replies of a connection on which the server tracks.
@@ -588,22 +556,9 @@ impl Engine {
                 tracking.again.insert(seq, key.clone());
                 self.account_rest(id);
             }
-            None => self.drop_reader(id, key),
+            None => self.caches.keys.remove_reader(id, key),
         }
         self.tell_in_order(by, id, Changed::Keys([key.clone()].into()));
-    }
-
-    /// The client has this key no more.
-    fn drop_reader(&mut self, id: ClientId, key: &Name) {
-        if let Some(readers) = self.caches.keys.get_mut(key)
-            && readers.clients.remove(&id)
-        {
-            self.caches.bytes -= size_of::<ClientId>();
-            if readers.clients.is_empty() {
-                self.caches.bytes -= key.len() + KEY_BYTES;
-                self.caches.keys.remove(key);
-            }
-        }
     }
 
     /// A client takes this protocol and database. What it read before is still told when it changes, as at a server.
@@ -657,7 +612,7 @@ impl Engine {
         }
         if !on_the_way.is_empty() {
             self.grants.fan.pay(self.caches.keys.len() * FAN_KEY_COST, false);
-            self.caches.drop_readers(&on_the_way);
+            self.caches.keys.keep(&on_the_way);
         }
         for id in clients {
             self.tell_in_order(None, id, Changed::All);

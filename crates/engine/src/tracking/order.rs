@@ -282,7 +282,7 @@ impl Engine {
         }
         let keys: Vec<Name> = inside.into_keys().collect();
         tracking.reading.begin(seq, keys.clone());
-        keys.into_iter().for_each(|key| self.remember(id, key));
+        keys.iter().for_each(|key| self.remember(id, key));
     }
 
     /// What was asked over a connection that tells of changes was answered; `fine`: not with an error.
@@ -334,7 +334,7 @@ impl Engine {
             }
         }
         if fine {
-            told.into_iter().for_each(|key| self.remember(id, key));
+            told.iter().for_each(|key| self.remember(id, key));
         }
     }
 
