@@ -58,9 +58,9 @@ pub(crate) struct Own {
     commands: KeptFrames<usize>,
     /// What policies answered, each with its index likewise.
     answers: KeptFrames<usize>,
-    /// What is read behind a CLIENT TRACKING of this transaction.
+    /// What is read behind a command of this transaction that may switch tracking on.
     keys: Vec<Vec<u8>>,
-    /// CLIENT TRACKING is among them.
+    /// Such a command is among them.
     tracks: bool,
     /// Replies that become other ones, each with its index.
     changed: Vec<(usize, Outward)>,
@@ -342,8 +342,7 @@ impl Engine {
         }
         let Some(own) = self.own_of(wish.id) else { return };
         if stands_in {
-            own.tracks |= wish.row == Some(ids::CLIENT)
-                && command::lookup_sub(ids::CLIENT, wish.args[1]) == Some(ids::CLIENT_TRACKING);
+            own.tracks |= changes_tracking(wish);
             own.listens |= wish.row.and_then(verb).is_some();
             own.changes_user |= becomes_another;
             own.commands.push(index, wish.frame.to_vec());
@@ -605,7 +604,13 @@ impl Engine {
 /// What a reply that becomes another one counts for.
 const CHANGED_BYTES: usize = 64;
 
-/// Memory for keys that are read behind a CLIENT TRACKING.
+/// Whether servers may track what is read behind this command.
+fn changes_tracking(wish: &Wish<'_>) -> bool {
+    let row = wish.row.map(|row| row_of(row, wish.args));
+    matches!(row, Some(ids::CLIENT_TRACKING | ids::CLIENT_CACHING))
+}
+
+/// Memory for keys that are read behind a command that may switch tracking on.
 fn keys_bytes(keys: &[Vec<u8>]) -> usize {
     keys.iter().map(|key| kept_bytes::<Vec<u8>>(key.len())).sum()
 }

@@ -398,13 +398,12 @@ impl Engine {
             return step;
         }
         let Some(client) = self.clients.get(id) else { return Step::Gone };
-        let (seq, leased) = (client.places.next(), client.lease.is_some());
+        let (seq, apart) = (client.places.next(), self.reads_apart(client, known.way));
         let step = self.dispatch_known(now, id, frame, args, known);
         let Some(client) = self.clients.get(id) else { return step };
-        let is_unheard = known.way == Way::Shared && client.reads_unheard();
         if step == Step::Done && client.places.next() != seq {
             let wish = Wish { id, frame, args, row: known.id, silent: false };
-            self.track_request(now, &wish, seq, leased || known.way == Way::Leased || is_unheard);
+            self.track_request(now, &wish, seq, apart);
         }
         step
     }

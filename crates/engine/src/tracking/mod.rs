@@ -54,6 +54,7 @@ use crate::limits::{
 use crate::news::What;
 use crate::overtaken::is_script;
 use crate::reply::Fault;
+use crate::route::Way;
 use crate::scatter::{Wish, keys_of, row_of};
 use crate::time::Time;
 use crate::upstream::{Lane, UpstreamKey};
@@ -358,14 +359,26 @@ impl Client {
 }
 
 impl Engine {
-    /// A request of a client that caches was given on, and took this place. `apart`: over a connection for its commands that hold state.
+    /// Whether the next request of this client takes a connection that tells it of no changes.
+    pub(crate) fn reads_apart(&self, client: &Client, way: Way) -> bool {
+        let lease = client.lease.as_ref();
+        let goes_apart =
+            lease.is_some() || way == Way::Leased || way == Way::Shared && client.reads_unheard();
+        // Its own connections tell of what is read over them. It may hold another one since before it tracks.
+        let is_own = |held: UpstreamId| {
+            let owner = self.upstreams.get(held).and_then(|up| up.key.owner);
+            owner.is_some() && owner == client.ear().and_then(|ear| ear.owner)
+        };
+        let held = lease.and_then(|lease| lease.upstream);
+        goes_apart && !(client.has_own() && held.is_none_or(is_own))
+    }
+
+    /// A request of a client that caches was given on, and took this place. `apart`: see `reads_apart`.
     pub(crate) fn track_request(&mut self, now: Time, wish: &Wish<'_>, seq: u32, apart: bool) {
         let keys = self.names_in(wish);
         let reads = self.is_tracked(wish);
         let queueing = self.is_queueing(wish.id);
         let Some(client) = self.clients.get_mut(wish.id) else { return };
-        // Its own connection is tracked whatever goes over it.
-        let apart = apart && !client.has_own();
         let is_unheard = (reads || wish.row.is_none()) && client.ear().is_none();
         let Some(tracking) = client.tracking.as_mut() else { return };
         tracking.read_unheard |= is_unheard;
@@ -382,7 +395,7 @@ impl Engine {
         let inside = core::mem::take(&mut tracking.inside);
         tracking.inside_bytes = 0;
         if wish.row == Some(ids::EXEC) || apart && is_script(wish.row) && !inside.is_empty() {
-            self.exec_reads(wish.id, seq, inside, caches);
+            self.exec_reads(wish.id, seq, inside, caches, apart);
             return self.account_rest(wish.id);
         }
         if apart && wish.row.is_some_and(blocks) {

@@ -263,17 +263,17 @@ impl Engine {
         seq: u32,
         inside: BTreeMap<Name, State>,
         caches: bool,
+        apart: bool,
     ) {
-        let Some(client) = self.clients.get_mut(id) else { return };
-        let has_own = client.has_own();
-        let Some(tracking) = client.tracking.as_mut() else { return };
+        let tracking = self.clients.get_mut(id).and_then(|client| client.tracking.as_mut());
+        let Some(tracking) = tracking else { return };
         tracking.exec = Some(seq);
         if tracking.broadcast {
             // It is told of every change. What it hears of these before the reply is told again behind it.
             return tracking.reading.begin(seq, inside.into_keys().collect());
         }
         // What another client is told comes over another connection.
-        if !has_own || tracking.redirect != 0 {
+        if apart || tracking.redirect != 0 {
             let untold = inside.into_iter().filter(|(_, state)| *state != State::Told);
             return tracking.again.extend(untold.map(|(key, _)| (seq, key)));
         }

@@ -269,6 +269,37 @@ fn what_is_read_behind_client_tracking_is_told_of_again() {
     assert!(text.ends_with(end), "{text}");
 }
 
+// Found by an attack: the client was never told of `k`.
+#[test]
+fn keys_that_are_read_behind_client_caching_are_told_of_again() {
+    let told = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
+    for options in ["OPTIN", "OPTIN NOLOOP"] {
+        let mut story = Story::new();
+        crate::tracking::caches(&mut story, "a", options);
+        story.client("a").says(["MULTI", "GET o", "CLIENT CACHING YES", "GET k", "EXEC"]);
+        let asks = story.conn_with_any(["CLIENT TRACKING ON NOLOOP", "MULTI"]);
+        if story.conn(asks).is_next("CLIENT TRACKING ON NOLOOP") {
+            story.conn(asks).gets("CLIENT TRACKING ON NOLOOP").answers("+OK");
+        }
+        story.conn(asks).gets(["MULTI", "GET o", ECHO, "GET k", "EXEC"]);
+        story.conn(asks).answers(["+OK", QUEUED, QUEUED, QUEUED]);
+        story.conn(asks).answers("*3\r\n$1\r\nx\r\n$0\r\n\r\n$1\r\nv\r\n");
+        let text = story.client("a").takes_text();
+        let end = format!("*3\r\n$1\r\nx\r\n+OK\r\n$1\r\nv\r\n{told}");
+        assert!(text.ends_with(&end), "{options}: {text}");
+        // CLIENT CACHING ends with the transaction.
+        story.client("a").says("GET o");
+        let reads = story.conn_with_any(["CLIENT TRACKING ON", "GET o"]);
+        if story.conn(reads).is_next("CLIENT TRACKING ON") {
+            story.conn(reads).gets("CLIENT TRACKING ON").answers("+OK");
+        }
+        story.conn(reads).gets("GET o").answers("+x");
+        story.client("a").gets("+x");
+        story.conn(reads).answers(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\no\r\n");
+        story.client("a").gets_nothing();
+    }
+}
+
 #[test]
 fn on_a_cluster_they_wait_for_the_node_as_all_else() {
     let mut story = Story::cluster();

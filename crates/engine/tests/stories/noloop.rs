@@ -525,3 +525,21 @@ fn without_room_a_client_in_bcast_mode_is_closed_when_a_server_comes() {
     third_comes(&mut story);
     story.client("b").is_closed();
 }
+
+// Found by an attack: the client was never told of `k`.
+#[test]
+fn a_connection_that_a_client_holds_since_before_it_tracks_tells_it_of_nothing() {
+    let mut story = Story::new();
+    story.client("a").says("HELLO 3").takes();
+    story.client("a").says("WATCH w");
+    let held = story.conn_with("WATCH w");
+    story.conn(held).gets("WATCH w").answers("+OK");
+    story.client("a").gets("+OK").says("CLIENT TRACKING ON NOLOOP").gets("+OK");
+    story.client("a").says("GET k");
+    story.conn(held).gets("GET k").answers("+v");
+    story.client("a").gets(&*format!("+v\r\n{}", changed("k")));
+    story.client("a").says(["MULTI", "GET i", "EXEC"]);
+    story.conn(held).gets(["MULTI", "GET i", "EXEC"]).answers(["+OK", "+QUEUED", "*1\r\n+v"]);
+    let text = story.client("a").takes_text();
+    assert!(text.ends_with(&format!("*1\r\n+v\r\n{}", changed("i"))), "{text}");
+}

@@ -21,6 +21,14 @@ impl Story {
         let conn = conns.into_iter().find(|conn| self.conn(*conn).is_next(line));
         conn.unwrap_or_else(|| panic!("{line} did not arrive"))
     }
+
+    /// The connection that gets one of these lines next.
+    pub(crate) fn conn_with_any<const N: usize>(&mut self, lines: [&str; N]) -> usize {
+        let conns: Vec<usize> = (1..=self.connects_made()).collect();
+        let gets_one = |conn: &usize| lines.iter().any(|line| self.conn(*conn).is_next(line));
+        let conn = conns.into_iter().find(gets_one);
+        conn.unwrap_or_else(|| panic!("none of {lines:?} arrived"))
+    }
 }
 
 /// What a client does and sees.
