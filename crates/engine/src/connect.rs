@@ -18,7 +18,7 @@ use crate::limits::{KEPT_BYTES_MAX, KEPT_BYTES_MIN, KEPT_PART, QUICK_MS};
 use crate::mirror::is_mirrors;
 use crate::node::{Address, Node};
 use crate::reject;
-use crate::room::is_private;
+use crate::room::{is_private, too_many_upstreams};
 use crate::server_loss::Failure;
 use crate::shares::Group;
 use crate::stats::samples::Source;
@@ -121,14 +121,14 @@ impl Engine {
 
     /// Creates an upstream; `None` at the bound.
     pub(crate) fn new_upstream(&mut self, key: UpstreamKey, role: Role) -> Option<UpstreamId> {
-        // Those of single clients have bounds of their own.
+        // Those of single clients have bounds of their own, and so have feeds.
         let has_room = match key.owner {
             Some(owner) => self.may_own(owner),
-            None => is_private(&key, role) || self.has_room_at(key.node),
+            None if key.lane == Lane::Broadcast => self.has_room_for_feed(&key),
+            None => is_private(&key, role) || self.has_room_at(key.node) || self.end_idle(key.node),
         };
         if !has_room {
-            let idle = self.idle_of(key.node).filter(|_| key.owner.is_none())?;
-            self.remove_upstream(idle);
+            return None;
         }
         let mut upstream = Upstream::new(key, role);
         upstream.edge = self.edge_of(&key);
@@ -782,14 +782,6 @@ impl Engine {
 /// Why requests that were not written are answered with an error when their connection breaks.
 fn not_sent(cause: &str) -> String {
     format!("{}: {cause}", reject::NOT_SENT)
-}
-
-/// There is no room for one more connection of this key.
-pub(crate) fn too_many_upstreams(key: &UpstreamKey) -> Vec<u8> {
-    let mut out = Vec::new();
-    let text = if key.owner.is_some() { reject::NOLOOP_MAX } else { reject::UPSTREAMS_MAX };
-    reject::write(&mut out, text);
-    out
 }
 
 fn error_reply(error: &[u8]) -> Vec<u8> {

@@ -173,6 +173,8 @@ pub const REDIRECT_ONE: &str = "ERR A client can only redirect to a single other
 pub const REDIRECT_NOBODY: &str = "ERR The client ID you want redirect to does not exist";
 /// CLIENT TRACKING with NOLOOP, or a request of such a client, and no room for one more connection.
 pub const NOLOOP_MAX: &str = "ERR respool: with CLIENT TRACKING NOLOOP a client has a connection of its own to each server, and there are limits.noloop_conns_max of them";
+/// CLIENT TRACKING with BCAST, and no room for the connection that tells of changes.
+pub const FEEDS_MAX: &str = "ERR respool: CLIENT TRACKING BCAST needs a connection to each server in each database, and there is no room for one more: a quarter of limits.upstream_conns_max is the most";
 /// CLIENT TRACKING with PREFIX alone.
 pub const PREFIX_WITHOUT_BCAST: &str = "ERR PREFIX option requires BCAST mode to be enabled";
 /// CLIENT TRACKING in another mode than before.

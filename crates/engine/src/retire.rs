@@ -130,13 +130,17 @@ impl Engine {
     }
 
     /// The idle connection to a node with the oldest progress. Spare connections can be this one, and shared connections for trials, for RESP3 and for databases other
-    /// than the first. A connection that is wanted can take its place.
+    /// than the first. Clients with `CLIENT TRACKING` are told to drop all keys that they read over it. A connection that is wanted can take its place.
     pub(crate) fn idle_of(&self, node: NodeId) -> Option<UpstreamId> {
         let db = self.settings.node.db;
         let is_seldom = |up: &Upstream| {
-            up.role == Role::Shared
-                && up.key.lane == Lane::Shared
-                && (up.key.db != db || up.key.resp3 || up.key.beside().is_trial())
+            let has_other = up.key.db != db || up.key.beside().is_trial();
+            let may_go = match up.key.lane {
+                Lane::Shared => has_other || up.key.resp3,
+                Lane::Tracked => has_other && up.key.owner.is_none(),
+                _ => false,
+            };
+            up.role == Role::Shared && may_go
         };
         let is_idle = |up: &Upstream| {
             up.key.node == node
@@ -148,6 +152,13 @@ impl Engine {
         };
         let idle = self.upstreams.iter().filter(|(_, up)| is_idle(up));
         idle.min_by_key(|(_, up)| up.progress_at).map(|(id, _)| id)
+    }
+
+    /// Makes room for a connection to a node by ending an idle one. Returns whether there was any.
+    pub(crate) fn end_idle(&mut self, node: NodeId) -> bool {
+        let idle = self.idle_of(node);
+        idle.into_iter().for_each(|id| self.remove_upstream(id));
+        idle.is_some()
     }
 
     /// This connection serves somebody else from now on.

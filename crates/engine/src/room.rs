@@ -15,10 +15,13 @@
 
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
+use crate::limits::FEEDS_PART;
+use crate::reject;
 use crate::shares::Group;
 use crate::time::Time;
+use crate::tracking::FEED_DB;
 use crate::upstream::inflight::{OwnCommand, Owner};
-use crate::upstream::{Role, Upstream, UpstreamKey};
+use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -36,12 +39,36 @@ pub(crate) fn is_private(key: &UpstreamKey, role: Role) -> bool {
     role.is_private() || key.owner.is_some()
 }
 
+/// There is no room for one more connection of this key.
+pub(crate) fn too_many_upstreams(key: &UpstreamKey) -> Vec<u8> {
+    let mut out = Vec::new();
+    let text = match (key.owner, key.lane) {
+        (Some(_), _) => reject::NOLOOP_MAX,
+        (None, Lane::Broadcast) => reject::FEEDS_MAX,
+        _ => reject::UPSTREAMS_MAX,
+    };
+    reject::write(&mut out, text);
+    out
+}
+
 impl Engine {
     /// Whether one more connection to this node may be made that clients share.
     pub(crate) fn has_room_at(&self, node: NodeId) -> bool {
-        let counts = |up: &Upstream| up.key.node == node && !is_private(&up.key, up.role);
+        let counts = |up: &Upstream| {
+            up.key.node == node && up.key.lane != Lane::Broadcast && !is_private(&up.key, up.role)
+        };
         let of_node = self.upstreams.iter().filter(|(_, up)| counts(up));
         of_node.count() < self.settings.limits.upstreams_max
+    }
+
+    /// Whether one more connection of this key may be made that tells clients in BCAST mode of changes. The one of clients in RESP2 always may: they read
+    /// over others, and must hear.
+    pub(crate) fn has_room_for_feed(&self, key: &UpstreamKey) -> bool {
+        let is_feed = |up: &Upstream| up.key.lane == Lane::Broadcast && up.key.owner.is_none();
+        let of_node =
+            self.upstreams.iter().filter(|(_, up)| is_feed(up) && up.key.node == key.node);
+        let max = (self.settings.limits.upstreams_max / FEEDS_PART).max(1);
+        key.db == FEED_DB || of_node.count() < max
     }
 
     /// Creates a connection that this client shares; `None` at the bound.
@@ -51,7 +78,7 @@ impl Engine {
         key: UpstreamKey,
         client: ClientId,
     ) -> Option<UpstreamId> {
-        if key.owner.is_none() {
+        if key.owner.is_none() && key.lane != Lane::Broadcast {
             self.make_room_at(now, key.node, client);
         }
         self.new_upstream(key, Role::Shared)

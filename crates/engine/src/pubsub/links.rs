@@ -20,7 +20,7 @@
 use super::handover::Handover;
 use super::homes::Homes;
 use super::{Asked, Kind, Link, LinkState, Name, Topic, Unanswered, Waiter};
-use crate::connect::{Availability, too_many_upstreams};
+use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::glob;
 use crate::ids::{ClientId, NodeId, UpstreamId};
@@ -29,6 +29,7 @@ use crate::local::Call;
 use crate::redirect::{moved_to, sends_on};
 use crate::reject;
 use crate::request::Step;
+use crate::room::too_many_upstreams;
 use crate::server_loss::Failure;
 use crate::settings::OnLoss;
 use crate::time::Time;

@@ -400,11 +400,31 @@ impl Engine {
         }
     }
 
+    /// Ends the shared connections in databases in which no client hears over them any more.
     fn end_feed_without_clients(&mut self) {
-        let mut clients = self.caches.broadcast.iter();
-        if !self.caches.prefixes.is_empty() && clients.all(|id| self.feed_dbs_of(*id).is_empty()) {
-            self.end_feed();
+        let dbs = self.shared_feed_dbs();
+        if dbs.is_empty() && !self.caches.prefixes.is_empty() {
+            return self.end_feed();
         }
+        let is_left = |key: &UpstreamKey| key.owner.is_none() && !dbs.contains(&key.db);
+        let left = self.feeds().filter(|(_, key)| is_left(key));
+        for id in left.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.retire(id);
+        }
+    }
+
+    /// Whether a client that asks to hear of every change over connections that it shares finds room for these.
+    pub(super) fn room_for_feed(&self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get(id) else { return true };
+        if client.protocol == Protocol::Resp2 {
+            return true;
+        }
+        let ear = Ear { lane: Lane::Broadcast, db: client.db, owner: None, pairs: false };
+        let has_room = |node| {
+            let key = ear.at(node);
+            self.by_key.contains_key(&key) || self.has_room_for_feed(&key)
+        };
+        self.router.primaries().into_iter().all(has_room)
     }
 
     /// Follows a change of slots or nodes.

@@ -75,6 +75,10 @@ type Name = Arc<[u8]>;
 /// The channel on which RESP2 clients hear of changes (`TrackingChannelName` in Redis' tracking.c).
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
+/// The database of the connection by which clients in RESP2 hear of changes. Servers tell of a key whichever database it changes in
+/// (`trackingInvalidateKey` in Redis' tracking.c), so one to each node is enough.
+pub(crate) const FEED_DB: u32 = 0;
+
 /// What a prefix of a client takes beside its name.
 const PREFIX_BYTES: usize = 64;
 
@@ -305,11 +309,11 @@ impl Client {
 
     /// What tells it of the changes of what it reads now. `None`: it does not want to know, or cannot be told (RESP2 without REDIRECT).
     fn ear(&self) -> Option<Ear> {
-        let (tracking, db) = (self.tracking.as_ref()?, self.db);
-        let lane = match self.protocol {
+        let tracking = self.tracking.as_ref()?;
+        let (lane, db) = match self.protocol {
             Protocol::Resp2 if tracking.redirect == 0 => return None,
-            Protocol::Resp2 if !self.has_pairs() => Lane::Broadcast,
-            _ => self.lane(Lane::Shared),
+            Protocol::Resp2 if !self.has_pairs() => (Lane::Broadcast, FEED_DB),
+            _ => (self.lane(Lane::Shared), self.db),
         };
         Some(Ear { lane, db, owner: self.owner(lane), pairs: self.has_pairs() })
     }

@@ -81,3 +81,69 @@ fn tracking_on(words: &str) -> String {
     let words = if words == "NOLOOP" { " NOLOOP" } else { "" };
     format!("CLIENT TRACKING ON{words}")
 }
+
+// Found by an attack: clients in other databases got no connection, also after the clients that had cached there were gone.
+#[test]
+fn an_idle_connection_that_tells_of_keys_of_a_seldom_database_makes_room() {
+    let mut story = Story::with_limits(|limits| limits.upstreams_max = 2);
+    story.client("a").says("HELLO 3").takes();
+    caches(&mut story, "a", "");
+    story.client("a").says("SELECT 5").gets("+OK").says("GET k");
+    let tracked = story.conn_with("CLIENT TRACKING ON");
+    story.conn(tracked).gets("CLIENT TRACKING ON").answers("+OK");
+    story.conn(tracked).gets("GET k").answers("+v");
+    story.client("a").gets("+v");
+    story.client("b").says("SELECT 7").gets("+OK");
+    // Its keys are told to be dropped, as nothing tells of their changes any more.
+    story.client("a").gets(ALL);
+    story.client("b").says("GET k");
+    let reads = story.conn_with("GET k");
+    story.conn(reads).gets("GET k").answers("+v");
+    story.client("b").gets("+v");
+}
+
+#[test]
+fn clients_in_resp2_hear_of_all_databases_over_one_connection() {
+    let mut story = Story::new();
+    let asks = "CLIENT TRACKING ON BCAST PREFIX ";
+    let id = number_of(&mut story, "ear");
+    story.client("ear").says("HELLO 3").takes();
+    for db in ["0", "1", "2"] {
+        story.client(db).says(&*format!("SELECT {db}")).gets("+OK");
+        story.client(db).says(&*format!("CLIENT TRACKING ON BCAST REDIRECT {id}"));
+        if db == "0" {
+            let feed = story.conn_with(asks);
+            story.conn(feed).gets(asks).answers("+OK");
+        }
+        story.client(db).gets("+OK");
+    }
+    assert_eq!(story.conns_of("Broadcast").len(), 1);
+}
+
+#[test]
+fn feeds_have_a_bound_of_their_own_and_end_with_the_last_client_in_their_database() {
+    let mut story = Story::with_limits(|limits| limits.upstreams_max = 8);
+    let asks = "CLIENT TRACKING ON BCAST PREFIX ";
+    for db in ["1", "2"] {
+        story.client(db).says("HELLO 3").takes();
+        story.client(db).says(&*format!("SELECT {db}")).gets("+OK");
+        story.client(db).says("CLIENT TRACKING ON BCAST");
+        let feed = story.conn_with(asks);
+        story.conn(feed).gets(asks).answers("+OK");
+        story.client(db).gets("+OK");
+    }
+    story.client("3").says("HELLO 3").takes();
+    story.client("3").says("SELECT 3").gets("+OK");
+    story.client("3").says("CLIENT TRACKING ON BCAST");
+    let text = story.client("3").takes_text();
+    assert!(text.starts_with("-ERR respool: CLIENT TRACKING BCAST needs a connection"), "{text}");
+    // It goes with the last client that hears over it, while others hear over another one.
+    let former = story.conns_of("Broadcast");
+    story.client("2").dies();
+    story.after_ms(1_000);
+    assert_eq!(story.conns_of("Broadcast"), former[..1]);
+    story.client("3").says("CLIENT TRACKING ON BCAST").gets_nothing();
+    let feed = story.conn_with(asks);
+    story.conn(feed).gets(asks).answers("+OK");
+    story.client("3").gets("+OK");
+}

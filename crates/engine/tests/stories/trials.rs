@@ -408,9 +408,7 @@ fn a_client_that_caches_goes_back_to_its_usual_connection_behind_a_script_on_tri
     let conn = trial(&mut story, "EVAL b 0");
     story.conn(conn).answers(":1");
     story.conn(conn).gets_nothing();
-    let conns: Vec<usize> = (1..=story.connects_made()).collect();
-    let is_tracked = |conn: &usize| format!("{:?}", story.conn(*conn).key().lane) == "Tracked";
-    let tracked = conns.into_iter().find(is_tracked).expect("a connection that tells");
+    let tracked = story.conns_of("Tracked")[0];
     story.conn(tracked).gets("CLIENT TRACKING ON").answers("+OK");
     let mut taken = Vec::new();
     while let Some(line) = story.conn(tracked).takes_one() {

@@ -22,6 +22,13 @@ impl Story {
         conn.unwrap_or_else(|| panic!("{line} did not arrive"))
     }
 
+    /// The open connections of this lane.
+    pub(crate) fn conns_of(&mut self, lane: &str) -> Vec<usize> {
+        let conns: Vec<usize> = (1..=self.connects_made()).collect();
+        let is_of = |conn: &usize| self.conn(*conn).is_of_lane(lane);
+        conns.into_iter().filter(is_of).collect()
+    }
+
     /// The connection that gets one of these lines next.
     pub(crate) fn conn_with_any<const N: usize>(&mut self, lines: [&str; N]) -> usize {
         let conns: Vec<usize> = (1..=self.connects_made()).collect();
@@ -248,6 +255,12 @@ impl<'a> ServerWords<'a> {
     /// Whether this is the first request that was not looked at.
     pub(crate) fn is_next(&mut self, line: &str) -> bool {
         self.conn().requests.front().is_some_and(|request| request == line)
+    }
+
+    /// Whether it is open and of this lane.
+    fn is_of_lane(&mut self, lane: &str) -> bool {
+        let conn = self.conn();
+        conn.open && format!("{:?}", conn.key.lane) == lane
     }
 
     /// How many whole requests arrived and were not looked at.
