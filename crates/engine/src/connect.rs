@@ -686,7 +686,7 @@ impl Engine {
         }
         self.count_failure(now, key.node, theirs);
         self.doubt_homes();
-        self.feed_failed(id);
+        self.feed_is_late(key);
         self.refresh_upstream_lost(now, id, cause);
         if first {
             self.renew_readers();

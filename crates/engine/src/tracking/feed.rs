@@ -331,10 +331,12 @@ impl Engine {
         }
     }
 
-    /// A connection could not be made. Clients in RESP2 read over others meanwhile.
-    pub(crate) fn feed_failed(&mut self, id: UpstreamId) {
-        if self.upstreams.get(id).is_some_and(|up| up.key.lane == Lane::Broadcast) {
-            self.caches.late.insert(id);
+    /// A connection of clients in BCAST mode is not there: what these read meanwhile, over others, may change before the next one tells of changes.
+    pub(crate) fn feed_is_late(&mut self, key: UpstreamKey) {
+        let next = self.by_key.get(&key).copied().filter(|_| key.lane == Lane::Broadcast);
+        let is_coming = |id: &UpstreamId| !self.upstreams.get(*id).is_some_and(Upstream::is_ready);
+        if let Some(next) = next.filter(is_coming) {
+            self.caches.late.insert(next);
         }
     }
 
@@ -344,6 +346,7 @@ impl Engine {
         if matches!(key.lane, Lane::Tracked | Lane::Broadcast) {
             self.drop_caches(key);
             self.asked_in_vain(id);
+            self.feed_is_late(key);
             if only_tells(&key) {
                 self.teller_lost(&key);
             }

@@ -97,8 +97,8 @@ pub(crate) struct Caches {
     route_epoch: u32,
     /// When the keys are looked at for those whose owner changed.
     pub(crate) look_at: Option<Time>,
-    /// Connections of the lane `Broadcast` that were made because an owner changed, or for which an attempt failed: keys may have changed before
-    /// they tell of changes.
+    /// Connections of the lane `Broadcast` that come although clients heard before: an owner changed, the former connection was lost, or an attempt
+    /// failed. Keys may have changed before they tell of changes.
     pub(crate) late: BTreeSet<UpstreamId>,
     /// New clients, and clients that hear over other connections now. respool looks at the connections of these clients alone, so the cost of a command does
     /// not depend on the number of other clients.

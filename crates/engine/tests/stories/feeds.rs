@@ -57,6 +57,27 @@ fn a_feed_that_a_busy_server_refused_is_asked_for_again_and_tells_of_all_changes
     }
 }
 
+// Found by an attack: the client kept `k`, although it had changed before the new connection told of changes.
+#[test]
+fn keys_that_are_read_over_other_connections_before_a_lost_feed_is_back_are_told_as_changed_then() {
+    let mut story = Story::new();
+    let asks = "CLIENT TRACKING ON BCAST PREFIX ";
+    story.client("a").says("HELLO 3").takes();
+    story.client("a").says("CLIENT TRACKING ON BCAST").gets_nothing();
+    let feed = story.conn_with(asks);
+    story.conn(feed).gets(asks).answers("+OK");
+    story.client("a").gets("+OK");
+    story.conn(feed).dies("Connection reset by peer");
+    story.turn();
+    story.client("a").gets(ALL).says(["MULTI", "GET k", "EXEC"]);
+    let leased = story.conn_with("MULTI");
+    story.conn(leased).gets(["MULTI", "GET k", "EXEC"]).answers(["+OK", "+QUEUED", "*1\r\n+v"]);
+    story.client("a").gets("+OK\r\n+QUEUED\r\n*1\r\n+v");
+    let feed = story.conn_with(asks);
+    story.conn(feed).gets(asks).answers("+OK");
+    story.client("a").gets(ALL);
+}
+
 #[test]
 fn keys_that_a_client_in_resp2_reads_before_its_feed_is_there_are_told_as_changed_then() {
     let mut story = Story::new();
