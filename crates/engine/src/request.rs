@@ -398,9 +398,11 @@ impl Engine {
             return step;
         }
         let Some(client) = self.clients.get(id) else { return Step::Gone };
-        let (seq, apart) = (client.places.next(), self.reads_apart(client, known.way));
+        // The request may end what its client holds, and choose the connection that it takes.
+        let (seq, is_apart) = (client.places.next(), self.holds_apart(client, known.way));
         let step = self.dispatch_known(now, id, frame, args, known);
         let Some(client) = self.clients.get(id) else { return step };
+        let apart = is_apart || (known.way == Way::Shared && client.reads_unheard());
         if step == Step::Done && client.places.next() != seq {
             let wish = Wish { id, frame, args, row: known.id, silent: false };
             self.track_request(now, &wish, seq, apart);

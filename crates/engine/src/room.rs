@@ -64,7 +64,9 @@ impl Engine {
     /// Whether one more connection of this key may be made that tells clients in BCAST mode of changes. The one of clients in RESP2 always may: they read
     /// over others, and must hear.
     pub(crate) fn has_room_for_feed(&self, key: &UpstreamKey) -> bool {
-        let is_feed = |up: &Upstream| up.key.lane == Lane::Broadcast && up.key.owner.is_none();
+        let is_feed = |up: &Upstream| {
+            up.key.lane == Lane::Broadcast && up.key.owner.is_none() && up.role == Role::Shared
+        };
         let of_node =
             self.upstreams.iter().filter(|(_, up)| is_feed(up) && up.key.node == key.node);
         let max = (self.settings.limits.upstreams_max / FEEDS_PART).max(1);

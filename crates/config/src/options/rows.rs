@@ -551,7 +551,8 @@ const REST: &[OptionSpec] = &[
     OptionSpec::for_trusted_clients(
         "limits.upstream_conns_max",
         "Connections to one server, over all workers",
-        "Not below the number of workers, which need one each, nor below `limits.conns_per_node`.",
+        "Not below the number of workers, which need one each, nor below `limits.conns_per_node`. Connections of clients with \
+         `CLIENT TRACKING … BCAST`, one for each database, come on top: a quarter of this limit at most.",
         Kind::Count { min: 1, max: 65_536, at: |d| &mut d.config.limits.upstream_conns_max },
     ),
     OptionSpec::for_trusted_clients(

@@ -331,6 +331,25 @@ impl Engine {
         }
     }
 
+    /// A server refuses further prefixes, as it is busy, say. Requests of clients stand behind that: the connection ends with their replies, and another
+    /// one takes its place. Returns whether it does.
+    pub(crate) fn replaces_feed(&mut self, now: Time, id: UpstreamId) -> bool {
+        let shared = self.upstreams.get(id).filter(|up| up.role == Role::Shared);
+        let Some(key) = shared.map(|up| up.key).filter(|key| key.lane == Lane::Broadcast) else {
+            return false;
+        };
+        self.retire(id);
+        // Those of a single client are made anew as its wishes are looked at.
+        self.caches.changed.extend(key.owner);
+        if key.owner.is_none()
+            && let Some(next) = self.new_upstream(key, Role::Shared)
+        {
+            self.connect(now, next);
+            self.feed_is_late(key);
+        }
+        true
+    }
+
     /// A connection of clients in BCAST mode is not there: what these read meanwhile, over others, may change before the next one tells of changes.
     pub(crate) fn feed_is_late(&mut self, key: UpstreamKey) {
         let next = self.by_key.get(&key).copied().filter(|_| key.lane == Lane::Broadcast);

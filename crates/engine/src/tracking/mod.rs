@@ -363,21 +363,20 @@ impl Client {
 }
 
 impl Engine {
-    /// Whether the next request of this client takes a connection that tells it of no changes.
-    pub(crate) fn reads_apart(&self, client: &Client, way: Way) -> bool {
+    /// Whether the next request of this client takes a connection that the client holds, or takes for a command that waits, and that tells it of no changes.
+    pub(crate) fn holds_apart(&self, client: &Client, way: Way) -> bool {
         let lease = client.lease.as_ref();
-        let goes_apart =
-            lease.is_some() || way == Way::Leased || way == Way::Shared && client.reads_unheard();
         // Its own connections tell of what is read over them. It may hold another one since before it tracks.
         let is_own = |held: UpstreamId| {
             let owner = self.upstreams.get(held).and_then(|up| up.key.owner);
             owner.is_some() && owner == client.ear().and_then(|ear| ear.owner)
         };
         let held = lease.and_then(|lease| lease.upstream);
-        goes_apart && !(client.has_own() && held.is_none_or(is_own))
+        let hears = client.has_own() && held.is_none_or(is_own);
+        (lease.is_some() || way == Way::Leased) && !hears
     }
 
-    /// A request of a client that caches was given on, and took this place. `apart`: see `reads_apart`.
+    /// A request of a client that caches was given on, and took this place. `apart`: over a connection that tells it of no changes.
     pub(crate) fn track_request(&mut self, now: Time, wish: &Wish<'_>, seq: u32, apart: bool) {
         let keys = self.names_in(wish);
         let reads = self.is_tracked(wish);

@@ -253,6 +253,9 @@ impl Engine {
         if !self.upstreams.get(id).is_some_and(Upstream::is_ready) {
             return self.refuse_greeting(now, id, own, error);
         }
+        if own == OwnCommand::Track && self.replaces_feed(now, id) {
+            return;
+        }
         let error = String::from_utf8_lossy(&error);
         let cause = format!("refused {}: {error}", own.needed());
         self.lose_upstream(now, id, &cause, true);

@@ -57,6 +57,37 @@ fn a_feed_that_a_busy_server_refused_is_asked_for_again_and_tells_of_all_changes
     }
 }
 
+// Found by an attack: clients with requests behind the refused command were closed.
+#[test]
+fn a_busy_server_that_refuses_a_further_prefix_closes_no_client() {
+    let mut story = Story::new();
+    let first = "CLIENT TRACKING ON BCAST PREFIX a";
+    for client in ["a", "b"] {
+        story.client(client).says("HELLO 3").takes();
+    }
+    story.client("a").says("CLIENT TRACKING ON BCAST PREFIX a").gets_nothing();
+    let feed = story.conn_with(first);
+    story.conn(feed).gets(first).answers("+OK");
+    story.client("a").gets("+OK");
+    story.client("b").says("CLIENT TRACKING ON BCAST PREFIX b");
+    story.client("a").says("GET a1");
+    story.conn(feed).gets(["CLIENT TRACKING ON BCAST PREFIX b", "GET a1"]).answers(BUSY);
+    // The next one asks for all prefixes.
+    let both = "CLIENT TRACKING ON BCAST PREFIX a PREFIX b";
+    let next = story.conn_with(both);
+    story.conn(next).gets(both).answers(BUSY);
+    story.client("b").gets("+OK");
+    story.conn(feed).answers(BUSY).is_closed();
+    story.client("a").gets(&*format!("{BUSY}\r\n{ALL}"));
+    story.client("b").gets(ALL);
+    story.after_ms(2_000);
+    let next = story.conn_with(both);
+    story.conn(next).gets(both).answers("+OK");
+    for client in ["a", "b"] {
+        story.client(client).gets(ALL);
+    }
+}
+
 // Found by an attack: the client kept `k`, although it had changed before the new connection told of changes.
 #[test]
 fn keys_that_are_read_over_other_connections_before_a_lost_feed_is_back_are_told_as_changed_then() {

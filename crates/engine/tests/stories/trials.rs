@@ -465,3 +465,14 @@ fn each_node_of_a_cluster_has_connections_for_trials() {
     story.client("b").gets(":1");
     story.node("n3").gets("EVAL b 1 c1");
 }
+
+#[test]
+fn keys_of_a_script_are_told_as_changed_behind_its_reply_where_no_connection_tells_of_changes_yet()
+{
+    let mut story = Story::new();
+    caches(&mut story, "t", "");
+    story.client("t").says("EVAL b 1 k");
+    let conn = story.conn_with("EVAL b 1 k");
+    story.conn(conn).gets("EVAL b 1 k").answers("+v");
+    story.client("t").gets("+v\r\n>2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n");
+}
