@@ -178,6 +178,7 @@ impl Engine {
         let frame = &input[..request.len as usize];
         let step = match self.forward_whole(now, id, input, request) {
             Some(Ok(used)) => {
+                self.end_caching(id, &[]);
                 self.grow_wary(id, &[]);
                 return Ok(used);
             }
@@ -324,7 +325,7 @@ impl Engine {
             // Their number is known, but no iterator over bytes of a peer promises it.
             let mut args: Vec<&[u8]> = Vec::with_capacity(request.args as usize);
             args.extend(Args::new(frame));
-            return self.dispatch_named(now, id, frame, &args);
+            return self.dispatch_words(now, id, frame, &args);
         }
         let words = match inline::split(frame) {
             Ok(words) => words,
@@ -336,7 +337,16 @@ impl Engine {
         }
         let mut whole = Vec::new();
         encode::request(&mut whole, &args);
-        self.dispatch_named(now, id, &whole, &args)
+        self.dispatch_words(now, id, &whole, &args)
+    }
+
+    fn dispatch_words(&mut self, now: Time, id: ClientId, frame: &[u8], args: &[&[u8]]) -> Step {
+        let was_caching = self.is_caching(id);
+        let step = self.dispatch_named(now, id, frame, args);
+        if was_caching && step == Step::Done {
+            self.end_caching(id, args);
+        }
+        step
     }
 
     /// The same, and shows it to those that watch.
@@ -383,11 +393,7 @@ impl Engine {
         }
         // EXEC is the proxy's only without a transaction.
         if !caches || (known.way == Way::Local && known.id != Some(EXEC)) {
-            let step = self.dispatch_known(now, id, frame, args, known);
-            if caches && step == Step::Done {
-                self.end_caching(id, known.id);
-            }
-            return step;
+            return self.dispatch_known(now, id, frame, args, known);
         }
         if let Some(step) = self.feed_wait(now, id) {
             return step;

@@ -44,7 +44,7 @@ pub(crate) mod wire;
 
 use crate::blocking::blocks;
 use crate::client::Client;
-use crate::command::{CommandId, Flags, ids};
+use crate::command::{self, CommandId, Flags, ids};
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{
@@ -394,7 +394,6 @@ impl Engine {
             }
             return;
         }
-        tracking.caching = false;
         let inside = core::mem::take(&mut tracking.inside);
         tracking.inside_bytes = 0;
         if wish.row == Some(ids::EXEC) || apart && is_script(wish.row) && !inside.is_empty() {
@@ -443,10 +442,18 @@ impl Engine {
         }
     }
 
-    /// A command that the proxy answers was answered. CLIENT CACHING is about the one behind it, whichever that is (`resetClient` in Redis'
-    /// networking.c).
-    pub(crate) fn end_caching(&mut self, id: ClientId, row: Option<CommandId>) {
-        if row == Some(ids::CLIENT) || self.is_queueing(id) {
+    /// Whether `CLIENT CACHING` was said for the next command of this client.
+    pub(crate) fn is_caching(&self, id: ClientId) -> bool {
+        let client = self.clients.get(id).and_then(|client| client.tracking.as_ref());
+        client.is_some_and(|tracking| tracking.caching)
+    }
+
+    /// This request was done with. `CLIENT CACHING` is about the command or transaction behind it, whichever that is and whatever becomes of it, and
+    /// another `CLIENT` command may stand between (`resetClient` in Redis' networking.c).
+    pub(crate) fn end_caching(&mut self, id: ClientId, args: &[&[u8]]) {
+        let is_client = args.first().is_some_and(|name| command::lookup(name) == Some(ids::CLIENT));
+        let is_known = is_client && row_of(ids::CLIENT, args) != ids::CLIENT;
+        if is_known || self.is_queueing(id) {
             return;
         }
         if let Some(tracking) = self.clients.get_mut(id).and_then(|c| c.tracking.as_mut()) {

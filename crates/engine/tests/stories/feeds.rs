@@ -1,6 +1,6 @@
 //! Connections that tell of changed keys, and servers that refuse or lose them.
 
-use crate::tracking::{ALL, caches, number_of};
+use crate::tracking::{ALL, caches, changed, number_of};
 use crate::words::Story;
 
 const BUSY: &str =
@@ -127,6 +127,44 @@ fn keys_that_a_client_in_resp2_reads_before_its_feed_is_there_are_told_as_change
     let feed = story.conn_with(asks);
     story.conn(feed).gets(asks).answers("+OK");
     story.client("ear").gets(ALL);
+}
+
+// Found by an attack: what the client read behind the second command was not tracked.
+#[test]
+fn client_caching_ends_with_the_command_behind_it_whatever_becomes_of_that() {
+    for (words, answer) in [
+        ("NOSUCH", "-ERR unknown command 'NOSUCH', with args beginning with: "),
+        ("CLIENT NOPE", "-ERR unknown subcommand 'NOPE'. Try CLIENT HELP."),
+        ("EXEC", ""),
+        ("DISCARD", ""),
+        ("GET", "-ERR wrong number of arguments for 'get' command"),
+        ("ECHO x", ""),
+        ("WATCH w", "+OK"),
+        ("PING", "+PONG"),
+        ("GET o", "nil"),
+    ] {
+        let mut story = Story::new();
+        caches(&mut story, "a", "OPTOUT");
+        story.client("a").says("GET first");
+        let conn = story.conn_with("CLIENT TRACKING ON");
+        story.conn(conn).gets("CLIENT TRACKING ON").answers("+OK");
+        story.conn(conn).gets("GET first").answers("nil");
+        story.client("a").gets("nil").says("CLIENT CACHING NO").gets("+OK").says(words);
+        for conn in 1..=story.connects_made() {
+            if story.conn(conn).is_next(words) {
+                story.conn(conn).gets(words).answers(answer);
+            }
+        }
+        assert!(!story.client("a").takes_text().is_empty(), "{words}");
+        story.client("a").says("GET k");
+        let reads = story.conn_with("GET k");
+        story.conn(reads).gets("GET k").answers("+v");
+        story.client("a").takes_text();
+        story.conn(conn).answers(&*changed("k"));
+        let told = story.client("a").takes_text();
+        // Over the connection of WATCH it is told behind the reply.
+        assert!(words == "WATCH w" || told == changed("k"), "{words}: {told}");
+    }
 }
 
 fn tracking_on(words: &str) -> String {
