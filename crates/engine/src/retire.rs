@@ -137,7 +137,7 @@ impl Engine {
             let has_other = up.key.db != db || up.key.beside().is_trial();
             let may_go = match up.key.lane {
                 Lane::Shared => has_other || up.key.resp3,
-                Lane::Tracked => has_other && up.key.owner.is_none(),
+                Lane::Tracked => up.key.owner.is_none() && (has_other || !self.is_heard(up.key)),
                 _ => false,
             };
             up.role == Role::Shared && may_go

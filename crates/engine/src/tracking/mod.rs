@@ -563,6 +563,11 @@ impl Engine {
             || client.tracking.as_ref().is_some_and(|tracking| tracking.earlier.contains(&ear))
     }
 
+    /// Whether this connection tells any client of changes.
+    pub(crate) fn is_heard(&self, key: UpstreamKey) -> bool {
+        self.caches.clients.iter().any(|id| self.hears(*id, key))
+    }
+
     /// One client may have this key, which changed; `by` whom that was told, and when.
     fn key_changed(&mut self, by: Option<(Time, UpstreamId)>, id: ClientId, key: &Name) {
         let Some(client) = self.clients.get_mut(id) else { return };

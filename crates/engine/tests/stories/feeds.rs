@@ -192,6 +192,36 @@ fn an_idle_connection_that_tells_of_keys_of_a_seldom_database_makes_room() {
     story.client("b").gets("+v");
 }
 
+// Found by an attack: with room for two connections the first one and one that told nobody of changes were left for good.
+#[test]
+fn a_connection_that_tells_no_client_of_changes_makes_room_in_the_first_database_as_well() {
+    let mut story = Story::with_limits(|limits| limits.upstreams_max = 2);
+    story.client("z").says("GET z");
+    let first = story.conn_with("GET z");
+    story.conn(first).gets("GET z").answers("nil");
+    story.client("z").gets("nil");
+    let mut tracked = Vec::new();
+    for (client, stays) in [("a", false), ("b", true)] {
+        // HELLO of a client that connects now takes the connection's place, too.
+        story.client(client).says("HELLO 3").takes();
+        caches(&mut story, client, "");
+        story.client(client).says("GET k");
+        let conn = story.conn_with("CLIENT TRACKING ON");
+        story.conn(conn).gets("CLIENT TRACKING ON").answers("+OK");
+        story.conn(conn).gets("GET k").answers("+v");
+        story.client(client).gets("+v");
+        tracked.push(conn);
+        if !stays {
+            story.client(client).dies();
+            story.client("c").says("SELECT 7").gets("+OK");
+            story.conn(conn).is_closed();
+        }
+    }
+    // One that a client hears by stays in the first database.
+    story.client("d").says("SELECT 8").takes_text();
+    story.conn(tracked[1]).is_open();
+}
+
 #[test]
 fn clients_in_resp2_hear_of_all_databases_over_one_connection() {
     let mut story = Story::new();
