@@ -144,11 +144,12 @@ impl Engine {
         };
         let is_idle = |up: &Upstream| {
             up.key.node == node
-                && (is_seldom(up) || matches!(up.role, Role::Spare(_)))
                 && up.is_ready()
                 && up.inflight.is_empty()
                 && up.out.pending() == 0
                 && up.waiters.is_empty()
+                // Last, as it may look at all clients.
+                && (matches!(up.role, Role::Spare(_)) || is_seldom(up))
         };
         let idle = self.upstreams.iter().filter(|(_, up)| is_idle(up));
         idle.min_by_key(|(_, up)| up.progress_at).map(|(id, _)| id)
