@@ -121,7 +121,7 @@ impl Engine {
 
     /// Creates an upstream; `None` at the bound.
     pub(crate) fn new_upstream(&mut self, key: UpstreamKey, role: Role) -> Option<UpstreamId> {
-        // Those of single clients have bounds of their own, and so have feeds.
+        // Connections of single clients and feeds have bounds of their own.
         let has_room = match key.owner {
             Some(owner) => self.may_own(owner),
             None if key.lane == Lane::Broadcast => self.has_room_for_feed(&key),

@@ -58,9 +58,9 @@ pub(crate) struct Own {
     commands: KeptFrames<usize>,
     /// What policies answered, each with its index likewise.
     answers: KeptFrames<usize>,
-    /// What is read behind a command of this transaction that may switch tracking on.
+    /// Keys that are read behind a command of this transaction that may switch tracking on.
     keys: Vec<Vec<u8>>,
-    /// Such a command is among them.
+    /// Such a command is among the queued ones.
     tracks: bool,
     /// Replies that become other ones, each with its index.
     changed: Vec<(usize, Outward)>,

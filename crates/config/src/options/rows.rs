@@ -552,7 +552,7 @@ const REST: &[OptionSpec] = &[
         "limits.upstream_conns_max",
         "Connections to one server, over all workers",
         "Not below the number of workers, which need one each, nor below `limits.conns_per_node`. Connections of clients with \
-         `CLIENT TRACKING … BCAST`, one for each database, come on top: a quarter of this limit at most.",
+         `CLIENT TRACKING … BCAST`, one for each database, come on top: a quarter of this limit at most, and one for each worker at least.",
         Kind::Count { min: 1, max: 65_536, at: |d| &mut d.config.limits.upstream_conns_max },
     ),
     OptionSpec::for_trusted_clients(

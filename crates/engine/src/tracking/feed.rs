@@ -66,7 +66,7 @@ impl Engine {
         let number;
         if is_of_pair(&key) {
             let Some((_, teller)) = self.teller_of(&key) else {
-                // It goes on when that one is ready.
+                // The greeting goes on when the other connection is ready.
                 let _ =
                     self.upstream_for(now, Ear::of(&key).at(key.node), ClientId::new(u32::MAX, 0));
                 return;
@@ -146,7 +146,7 @@ impl Engine {
         let key = Ear { lane: Lane::Broadcast, db, owner: None, pairs: false }.at(node);
         let listed = self.by_key.get(&key).copied();
         let Some(id) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else { return };
-        // One that did not ask to be told yet asks for the prefixes of then.
+        // A connection that did not say CLIENT TRACKING yet will say it with the prefixes of then.
         let _ = self.availability(now, id);
         if before == self.caches.prefixes
             || !self.upstreams.get(id).is_some_and(Upstream::asked_to_tell)
@@ -339,7 +339,7 @@ impl Engine {
             return false;
         };
         self.retire(id);
-        // Those of a single client are made anew as its wishes are looked at.
+        // `renew_own_feed` makes a connection of a single client anew.
         self.caches.changed.extend(key.owner);
         if key.owner.is_none()
             && let Some(next) = self.new_upstream(key, Role::Shared)

@@ -92,20 +92,16 @@ fn a_busy_server_that_refuses_a_further_prefix_closes_no_client() {
 #[test]
 fn keys_that_are_read_over_other_connections_before_a_lost_feed_is_back_are_told_as_changed_then() {
     let mut story = Story::new();
-    let asks = "CLIENT TRACKING ON BCAST PREFIX ";
     story.client("a").says("HELLO 3").takes();
-    story.client("a").says("CLIENT TRACKING ON BCAST").gets_nothing();
-    let feed = story.conn_with(asks);
-    story.conn(feed).gets(asks).answers("+OK");
-    story.client("a").gets("+OK");
+    let feed = hears_all(&mut story, "a");
     story.conn(feed).dies("Connection reset by peer");
     story.turn();
     story.client("a").gets(ALL).says(["MULTI", "GET k", "EXEC"]);
     let leased = story.conn_with("MULTI");
     story.conn(leased).gets(["MULTI", "GET k", "EXEC"]).answers(["+OK", "+QUEUED", "*1\r\n+v"]);
     story.client("a").gets("+OK\r\n+QUEUED\r\n*1\r\n+v");
-    let feed = story.conn_with(asks);
-    story.conn(feed).gets(asks).answers("+OK");
+    let feed = story.conn_with(HEARS);
+    story.conn(feed).gets(HEARS).answers("+OK");
     story.client("a").gets(ALL);
 }
 
@@ -168,6 +164,18 @@ fn client_caching_ends_with_the_command_behind_it_whatever_becomes_of_that() {
     }
 }
 
+/// How servers are asked to tell of all changes.
+const HEARS: &str = "CLIENT TRACKING ON BCAST PREFIX ";
+
+/// A client begins to hear of all changes. Returns the connection that tells.
+fn hears_all(story: &mut Story, client: &str) -> usize {
+    story.client(client).says("CLIENT TRACKING ON BCAST").gets_nothing();
+    let feed = story.conn_with(HEARS);
+    story.conn(feed).gets(HEARS).answers("+OK");
+    story.client(client).gets("+OK");
+    feed
+}
+
 fn tracking_on(words: &str) -> String {
     let words = if words == "NOLOOP" { " NOLOOP" } else { "" };
     format!("CLIENT TRACKING ON{words}")
@@ -218,7 +226,7 @@ fn a_connection_that_tells_no_client_of_changes_makes_room_in_the_first_database
             story.conn(conn).is_closed();
         }
     }
-    // One that a client hears by stays in the first database.
+    // A connection by which a client hears stays in the first database.
     story.client("d").says("SELECT 8").takes_text();
     story.conn(tracked[1]).is_open();
 }
@@ -244,27 +252,20 @@ fn clients_in_resp2_hear_of_all_databases_over_one_connection() {
 #[test]
 fn feeds_have_a_bound_of_their_own_and_end_with_the_last_client_in_their_database() {
     let mut story = Story::with_limits(|limits| limits.upstreams_max = 8);
-    let asks = "CLIENT TRACKING ON BCAST PREFIX ";
     for db in ["1", "2"] {
         story.client(db).says("HELLO 3").takes();
         story.client(db).says(&*format!("SELECT {db}")).gets("+OK");
-        story.client(db).says("CLIENT TRACKING ON BCAST");
-        let feed = story.conn_with(asks);
-        story.conn(feed).gets(asks).answers("+OK");
-        story.client(db).gets("+OK");
+        hears_all(&mut story, db);
     }
     story.client("3").says("HELLO 3").takes();
     story.client("3").says("SELECT 3").gets("+OK");
     story.client("3").says("CLIENT TRACKING ON BCAST");
     let text = story.client("3").takes_text();
     assert!(text.starts_with("-ERR respool: CLIENT TRACKING BCAST needs a connection"), "{text}");
-    // It goes with the last client that hears over it, while others hear over another one.
+    // A feed goes with the last client that hears over it, while others hear over another feed.
     let former = story.conns_of("Broadcast");
     story.client("2").dies();
     story.after_ms(1_000);
     assert_eq!(story.conns_of("Broadcast"), former[..1]);
-    story.client("3").says("CLIENT TRACKING ON BCAST").gets_nothing();
-    let feed = story.conn_with(asks);
-    story.conn(feed).gets(asks).answers("+OK");
-    story.client("3").gets("+OK");
+    hears_all(&mut story, "3");
 }
