@@ -604,7 +604,7 @@ impl Engine {
 /// What a reply that becomes another one counts for.
 const CHANGED_BYTES: usize = 64;
 
-/// Whether servers may track what is read behind this command.
+/// Whether servers may track keys that the client reads behind this command.
 fn changes_tracking(wish: &Wish<'_>) -> bool {
     let row = wish.row.map(|row| row_of(row, wish.args));
     matches!(row, Some(ids::CLIENT_TRACKING | ids::CLIENT_CACHING))

@@ -767,7 +767,7 @@ pub const CONN_INDEX_BITS: u32 = 21;
 pub const MIRROR_INDEX_BITS: u32 = CONN_INDEX_BITS - 6;
 
 /// The connections of a worker to a node over which clients with `CLIENT TRACKING … BCAST` hear and read, one for each database, are at most this part of
-/// `upstream_conns_max`: one of so many. They stand as long as such a client is there, so they do not count for that limit.
+/// `upstream_conns_max`: one of so many. These connections stay as long as such a client is connected, so they do not count for that limit.
 pub const FEEDS_PART: usize = 4;
 
 /// Prefixes of keys that a connection asks for on behalf of all clients with `CLIENT TRACKING … BCAST`: of more it asks for the one that all have in common.

@@ -404,7 +404,7 @@ impl Engine {
             return step;
         }
         let Some(client) = self.clients.get(id) else { return Step::Gone };
-        // The request may end what its client holds, and choose the connection that it takes.
+        // The request may end the dedicated connection of the client, and choose another connection.
         let (seq, is_apart) = (client.places.next(), self.holds_apart(client, known.way));
         let step = self.dispatch_known(now, id, frame, args, known);
         let Some(client) = self.clients.get(id) else { return step };

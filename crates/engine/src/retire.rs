@@ -130,7 +130,7 @@ impl Engine {
     }
 
     /// The idle connection to a node with the oldest progress. Spare connections can be this one, and shared connections for trials, for RESP3 and for databases other
-    /// than the first. Clients with `CLIENT TRACKING` are told to drop all keys that they read over it. A connection that is wanted can take its place.
+    /// than the first. Clients with `CLIENT TRACKING` get an invalidation of all keys if their connection goes. Another connection can take the place.
     pub(crate) fn idle_of(&self, node: NodeId) -> Option<UpstreamId> {
         let db = self.settings.node.db;
         let is_seldom = |up: &Upstream| {
@@ -148,7 +148,7 @@ impl Engine {
                 && up.inflight.is_empty()
                 && up.out.pending() == 0
                 && up.waiters.is_empty()
-                // Last, as it may look at all clients.
+                // This condition comes last, as it may look at all clients.
                 && (matches!(up.role, Role::Spare(_)) || is_seldom(up))
         };
         let idle = self.upstreams.iter().filter(|(_, up)| is_idle(up));

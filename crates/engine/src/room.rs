@@ -61,8 +61,8 @@ impl Engine {
         of_node.count() < self.settings.limits.upstreams_max
     }
 
-    /// Whether one more connection of this key may be made that tells clients in BCAST mode of changes. The one of clients in RESP2 always may: they read
-    /// over others, and must hear.
+    /// Whether there is room for one more connection that sends invalidations to clients in BCAST mode. The connection of clients in RESP2 always has room: these
+    /// clients read over other connections, and must get invalidations.
     pub(crate) fn has_room_for_feed(&self, key: &UpstreamKey) -> bool {
         let is_feed = |up: &Upstream| {
             up.key.lane == Lane::Broadcast && up.key.owner.is_none() && up.role == Role::Shared

@@ -27,8 +27,8 @@ use alloc::vec::Vec;
 use resp::Protocol;
 
 impl Engine {
-    /// A connection was greeted as others are. Returns whether it is to tell of changes: then its greeting ends with what is written now, or as soon as
-    /// the other one of a pair is ready.
+    /// Ends the greeting of a connection for invalidations with `CLIENT TRACKING`, at once or as soon as the other connection of a pair is ready. Returns false
+    /// for other connections.
     pub(crate) fn ask_to_tell(&mut self, now: Time, id: UpstreamId) -> bool {
         let Some(key) = self.upstreams.get(id).map(|up| up.key) else { return false };
         match key.lane {
@@ -331,8 +331,8 @@ impl Engine {
         }
     }
 
-    /// A server refuses further prefixes, as it is busy, say. Requests of clients stand behind that: the connection ends with their replies, and another
-    /// one takes its place. Returns whether it does.
+    /// A server refuses further prefixes, while it is busy, say. The connection ends with the replies to the requests behind the refused command, and another
+    /// connection takes its place. Returns false if the connection is no shared feed.
     pub(crate) fn replaces_feed(&mut self, now: Time, id: UpstreamId) -> bool {
         let shared = self.upstreams.get(id).filter(|up| up.role == Role::Shared);
         let Some(key) = shared.map(|up| up.key).filter(|key| key.lane == Lane::Broadcast) else {
@@ -350,7 +350,8 @@ impl Engine {
         true
     }
 
-    /// A connection of clients in BCAST mode is not there: what these read meanwhile, over others, may change before the next one tells of changes.
+    /// A connection of clients in BCAST mode was lost. Keys that these clients read over other connections may change before the next connection sends
+    /// invalidations.
     pub(crate) fn feed_is_late(&mut self, key: UpstreamKey) {
         let next = self.by_key.get(&key).copied().filter(|_| key.lane == Lane::Broadcast);
         let is_coming = |id: &UpstreamId| !self.upstreams.get(*id).is_some_and(Upstream::is_ready);

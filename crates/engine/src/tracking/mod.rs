@@ -366,7 +366,7 @@ impl Engine {
     /// Whether the next request of this client takes a connection that the client holds, or takes for a command that waits, and that tells it of no changes.
     pub(crate) fn holds_apart(&self, client: &Client, way: Way) -> bool {
         let lease = client.lease.as_ref();
-        // Its own connections tell of what is read over them. It may hold another one since before it tracks.
+        // A client with NOLOOP gets invalidations for reads over its own connections. The client may hold another connection since before CLIENT TRACKING.
         let is_own = |held: UpstreamId| {
             let owner = self.upstreams.get(held).and_then(|up| up.key.owner);
             owner.is_some() && owner == client.ear().and_then(|ear| ear.owner)
@@ -448,7 +448,7 @@ impl Engine {
         client.is_some_and(|tracking| tracking.caching)
     }
 
-    /// This request was done with. `CLIENT CACHING` is about the command or transaction behind it, whichever that is and whatever becomes of it, and
+    /// Ends `CLIENT CACHING` behind a processed request. `CLIENT CACHING` applies to the next command or transaction, also if a server refuses that command, and
     /// another `CLIENT` command may stand between (`resetClient` in Redis' networking.c).
     pub(crate) fn end_caching(&mut self, id: ClientId, args: &[&[u8]]) {
         let is_client = args.first().is_some_and(|name| command::lookup(name) == Some(ids::CLIENT));
@@ -479,7 +479,7 @@ impl Engine {
         if self.is_one() { None } else { self.router.node(self.router.steady_place(key)) }
     }
 
-    /// The key is not tracked any more for those that read it: they are told.
+    /// Sends an invalidation of a key that respool tracks no more to the clients that read the key.
     fn tell_readers(&mut self, key: &Name, readers: Readers) {
         for client in readers.clients {
             self.key_changed(None, client, key);

@@ -1,12 +1,12 @@
-//! Which clients have read which keys.
+//! The keys that clients have read, each with its clients.
 //!
 //! A request names thousands of keys, and a search in a large ordered map compares the name with dozens of others, each of which lies elsewhere in
 //! memory. So keys are ordered by a hash that stands beside the name. A client that knows names with one hash gains nothing: those are compared by
 //! name, as all were without the hash.
 //!
-//! Not here: who is told of a change (`tracking`).
+//! Not here: invalidations (`tracking`).
 //!
-//! Invariant: a key is here as long as a client has it, and `bytes` is what keys and clients take.
+//! Invariant: a key is here as long as a client has it, and `bytes` is the memory of keys and clients.
 
 use super::Name;
 use crate::ids::{ClientId, NodeId};
