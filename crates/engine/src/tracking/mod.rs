@@ -194,6 +194,8 @@ pub struct Tracking {
     beginning: bool,
     /// The client read keys while it could not be told of changes (RESP2 without REDIRECT).
     read_unheard: bool,
+    /// respool told the client to drop all keys, and the client read no key since then.
+    holds_none: bool,
     /// The client that it is redirected to was gone when it was to be told.
     broken: bool,
 }
@@ -463,6 +465,9 @@ impl Engine {
 
     fn remember(&mut self, id: ClientId, key: &Name) {
         let node = self.owner_of(key);
+        if let Some(tracking) = self.clients.get_mut(id).and_then(|c| c.tracking.as_mut()) {
+            tracking.holds_none = false;
+        }
         while let Some(former) = self.caches.keys.add(id, key, node) {
             self.tell_readers(key, former);
         }
@@ -528,7 +533,7 @@ impl Engine {
             return Ok(());
         }
         match changed {
-            Changed::All => self.drop_caches(key),
+            Changed::All => self.flush_caches(key),
             Changed::Keys(keys) => self.keys_changed((now, id), key, &keys),
         }
         Ok(())
@@ -565,7 +570,7 @@ impl Engine {
 
     /// Whether this connection tells any client of changes.
     pub(crate) fn is_heard(&self, key: UpstreamKey) -> bool {
-        self.caches.clients.iter().any(|id| self.hears(*id, key))
+        self.hearing(key).next().is_some()
     }
 
     /// One client may have this key, which changed; `by` whom that was told, and when.
@@ -618,16 +623,35 @@ impl Engine {
         tracking.earlier.extend(before);
     }
 
-    /// Everybody who heard of changes over this connection is to drop all: it was lost, or the server dropped all.
+    /// A server dropped all keys (`trackingInvalidateKeysOnFlush` in Redis' tracking.c): all clients that hear over this connection drop all keys.
+    fn flush_caches(&mut self, from: UpstreamKey) {
+        let clients = self.hearing(from).collect();
+        self.drop_caches_of(clients);
+    }
+
+    /// Invalidations of this connection may be missing: all clients that hear over the connection and may hold a key drop all keys.
     pub(crate) fn drop_caches(&mut self, from: UpstreamKey) {
-        let hears = |id: &ClientId| self.hears(*id, from);
-        let clients: Vec<ClientId> = self.caches.clients.iter().copied().filter(hears).collect();
+        let may_hold = |id: &ClientId| {
+            let tracking = self.clients.get(*id).and_then(|client| client.tracking.as_ref());
+            tracking.is_some_and(|tracking| !tracking.holds_none || tracking.broadcast)
+        };
+        let clients = self.hearing(from).filter(may_hold).collect();
+        self.drop_caches_of(clients);
+    }
+
+    /// The clients that hear of changes over this connection.
+    fn hearing(&self, from: UpstreamKey) -> impl Iterator<Item = ClientId> {
+        self.caches.clients.iter().copied().filter(move |id| self.hears(*id, from))
+    }
+
+    fn drop_caches_of(&mut self, clients: Vec<ClientId>) {
         // Keys whose replies may still come to a client stay. A server tells of thousands of changes in a row, and few replies come between two of them.
         let mut on_the_way: BTreeMap<ClientId, BTreeSet<Name>> = BTreeMap::new();
         for id in &clients {
             let Some(client) = self.clients.get_mut(*id) else { continue };
             let head = client.places.head();
             let Some(tracking) = client.tracking.as_mut() else { continue };
+            tracking.holds_none = tracking.reading.all(head).next().is_none();
             tracking.inside.values_mut().for_each(State::change);
             if !tracking.reading.settle() {
                 continue;

@@ -201,6 +201,57 @@ fn an_idle_connection_that_tells_of_keys_of_a_seldom_database_makes_room() {
     story.client("b").gets("+v");
 }
 
+// Found by an attack: a few clients in many databases had respool tell a thousand idle clients again and again.
+#[test]
+fn a_lost_connection_is_told_to_clients_that_read_a_key_since_the_last_one() {
+    let mut story = Story::new();
+    for client in ["a", "b"] {
+        caches(&mut story, client, "");
+    }
+    for readers in ["ab", "a", "b"] {
+        let mut conn = None;
+        for client in readers.split_inclusive(|_: char| true) {
+            story.client(client).says(&*format!("GET {client}"));
+            let tracked = *conn.get_or_insert_with(|| {
+                let tracked = story.conn_with("CLIENT TRACKING ON");
+                story.conn(tracked).gets("CLIENT TRACKING ON").answers("+OK");
+                tracked
+            });
+            story.conn(tracked).gets(&*format!("GET {client}")).answers("+v");
+            story.client(client).gets("+v");
+        }
+        let conn = conn.expect("a client read");
+        story.conn(conn).dies("Connection reset by peer");
+        story.after_ms(60);
+        for client in ["a", "b"] {
+            match readers.contains(client) {
+                true => story.client(client).gets(ALL),
+                false => story.client(client).gets_nothing(),
+            };
+        }
+    }
+}
+
+// A server tells all clients of FLUSHALL, whether they read or not.
+#[test]
+fn a_server_that_drops_all_keys_is_told_to_clients_without_keys() {
+    let mut story = Story::new();
+    for client in ["a", "b"] {
+        caches(&mut story, client, "");
+    }
+    story.client("a").says("GET k");
+    let conn = story.conn_with("CLIENT TRACKING ON");
+    story.conn(conn).gets("CLIENT TRACKING ON").answers("+OK");
+    story.conn(conn).gets("GET k").answers("+v");
+    story.client("a").gets("+v");
+    for _ in 0..2 {
+        story.conn(conn).answers(ALL);
+        for client in ["a", "b"] {
+            story.client(client).gets(ALL);
+        }
+    }
+}
+
 // Found by an attack: with room for two connections the first one and one that told nobody of changes were left for good.
 #[test]
 fn a_connection_that_tells_no_client_of_changes_makes_room_in_the_first_database_as_well() {
