@@ -4,9 +4,7 @@
 //! timeout of requests begins only behind that. When the client goes, its connection goes at once, and nothing is popped for
 //! nobody.
 //!
-//! WAIT and WAITAOF ask for copies of what this client wrote, and it wrote over another connection. The server asks for everything up to
-//! where the log stood at the connection's last command (`woff` in Redis' server.c), so a PING in front makes that "now", which is
-//! behind all of the client's writes.
+//! WAIT and WAITAOF ask for copies of what this client wrote over another connection (`write_offset`).
 //!
 //! A server that becomes a replica cuts all waits short (`-UNBLOCKED force …`) and ends the connections. It took nothing for them, so such a command
 //! begins again at the new primary, as after `MOVED`, and its time anew.
@@ -29,7 +27,7 @@ use crate::server_loss::Failure;
 use crate::time::Time;
 use crate::trust::Verdict;
 use crate::upstream::Role;
-use crate::upstream::inflight::{OwnCommand, Run};
+use crate::upstream::inflight::Run;
 use alloc::collections::BTreeSet;
 use resp::Args;
 
@@ -41,13 +39,18 @@ pub(crate) fn blocks(command: CommandId) -> bool {
     may_wait(command)
 }
 
+/// Whether this command counts the replicas that have the writes of a connection.
+pub(crate) fn counts_copies(row: Option<CommandId>) -> bool {
+    matches!(row, Some(ids::WAIT | ids::WAITAOF))
+}
+
 impl Engine {
     /// A blocking command.
     pub(crate) fn block(&mut self, now: Time, wish: &Wish<'_>) -> Step {
         if let Some(step) = self.unless_there(wish.id) {
             return step;
         }
-        let waits = matches!(wish.row, Some(ids::WAIT | ids::WAITAOF));
+        let waits = counts_copies(wish.row);
         if waits && let Some(failure) = self.unconfirmed(now, wish.id) {
             return self.refuse_failure(wish, &failure);
         }
@@ -63,7 +66,7 @@ impl Engine {
             Way::Down(error) => self.refuse_leased(now, wish, node, &error),
             Way::Ready(upstream) => {
                 if waits {
-                    self.say_own(now, upstream, OwnCommand::Ping, &[b"PING"]);
+                    self.move_write_offset(now, upstream);
                 }
                 self.write_blocking(now, wish, upstream);
                 Step::Done
@@ -85,6 +88,9 @@ impl Engine {
         }
         match self.begin_blocking(now, wish.id, upstream) {
             None | Some(Way::Ready(_)) => {
+                if counts_copies(wish.row) {
+                    self.move_write_offset(now, upstream);
+                }
                 self.write_blocking(now, wish, upstream);
                 Step::Done
             }

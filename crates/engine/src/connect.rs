@@ -21,7 +21,6 @@ use crate::reject;
 use crate::room::{is_private, too_many_upstreams};
 use crate::server_loss::Failure;
 use crate::shares::Group;
-use crate::stats::samples::Source;
 use crate::time::Time;
 use crate::topology::Topology;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
@@ -312,6 +311,10 @@ impl Engine {
             (OwnCommand::Hello, None) => {
                 self.learn_zone(key.node, reply);
                 self.facts.learn(reply, key.protocol());
+                let offset_by_writes = self.facts.has_offset_by_writes();
+                if let Some(upstream) = self.upstreams.get_mut(id) {
+                    upstream.offset_by_writes = offset_by_writes;
+                }
             }
             (OwnCommand::Word, error) => self.word_answered(now, id, error),
             (OwnCommand::Unknown(word), _) => self.second_word_answered(id, word),
@@ -328,6 +331,7 @@ impl Engine {
             (OwnCommand::Learn, None) => self.learning_answered(now, reply),
             (OwnCommand::Lookup(round), _) => self.lookup_answered(round, Some(reply)),
             (OwnCommand::Functions, _) => self.functions_told(reply),
+            (OwnCommand::Offset, Some(error)) => return self.offset_refused(now, id, &error),
             (
                 OwnCommand::Slots
                 | OwnCommand::Nodes
@@ -349,7 +353,7 @@ impl Engine {
             )
             // That ASKING failed shows in the reply behind it.
             | (OwnCommand::Delimiter(_) | OwnCommand::Script | OwnCommand::Aside | OwnCommand::Listen | OwnCommand::Shadow(_), _)
-            | (OwnCommand::Multi | OwnCommand::State | OwnCommand::Track, None)
+            | (OwnCommand::Multi | OwnCommand::State | OwnCommand::Track | OwnCommand::Offset, None)
             | (
                 OwnCommand::SetName
                 | OwnCommand::Learn
@@ -551,66 +555,9 @@ impl Engine {
         }
     }
 
-    fn take_runs(&mut self, id: UpstreamId) -> Vec<Run> {
+    pub(crate) fn take_runs(&mut self, id: UpstreamId) -> Vec<Run> {
         let Some(upstream) = self.upstreams.get_mut(id) else { return Vec::new() };
         core::iter::from_fn(|| upstream.inflight.abandon()).collect()
-    }
-
-    /// Answers everyone who waited on a connection that is gone.
-    pub(crate) fn answer_lost(
-        &mut self,
-        now: Time,
-        id: UpstreamId,
-        key: UpstreamKey,
-        runs: &[Run],
-        half_given: bool,
-        cause: &str,
-    ) {
-        let error = Failure::loss(reject::node(self.label(key.node), cause));
-        for (index, run) in runs.iter().enumerate() {
-            if !matches!(run.owner, Owner::Own(_)) {
-                let source = Source::own(now, run.command, self.client_of(run.owner));
-                self.stats.note_own_error(source, &error, run.count.into());
-            }
-            if let Owner::Part { merge, part } = run.owner {
-                let errors = error.repeat(run.count as usize);
-                self.note_lost_part(merge, &error);
-                self.part_replies(now, merge, part, run.count, &errors);
-                continue;
-            }
-            let Owner::Client { id: client, seq, silent } = run.owner else {
-                match run.owner {
-                    Owner::Own(OwnCommand::Learn) => self.learning_lost(now),
-                    Owner::Own(OwnCommand::Lookup(round)) => self.lookup_answered(round, None),
-                    Owner::Own(OwnCommand::Unblock) => self.unblock_answered(id, None),
-                    Owner::Own(OwnCommand::Word) => self.word_lost(now, id, &error),
-                    Owner::Own(OwnCommand::Functions) => self.functions_lost(),
-                    Owner::Own(OwnCommand::Shadow(ticket)) => {
-                        self.shadow_answered(now, ticket, crate::near::Answer::None);
-                    }
-                    _ => {}
-                }
-                continue;
-            };
-            self.stats.command(run.command).failed += u64::from(run.count);
-            if (index == 0 || run.shares)
-                && half_given
-                && self.clients.get(client).is_some_and(|c| c.mid_reply == Some(id))
-            {
-                // It has the first half of a reply; only a close tells it that the rest will not come.
-                self.close_client(client, Some("its upstream was lost in the middle of a reply"));
-                continue;
-            }
-            self.stop_streaming(client, id);
-            match run.command {
-                // A transaction that was just begun ends with EXECABORT; what was sent behind its MULTI must not be done by itself.
-                Some(crate::command::ids::MULTI) if !self.ends_by(&error) => {
-                    let replies = b"+OK\r\n".repeat(run.count as usize);
-                    self.deliver(client, seq, run.count, silent, &replies);
-                }
-                _ => self.deliver_failure(client, seq, run.count, silent, &error),
-            }
-        }
     }
 
     /// The upstream of a large request is gone: the rest of the request is dropped.
@@ -733,7 +680,7 @@ impl Engine {
     }
 
     /// Who is asked whether there is this protocol and database: any that lives, so that clients can say HELLO while one is away.
-    fn node_to_probe(&self, protocol: Protocol, db: u32) -> NodeId {
+    pub(crate) fn node_to_probe(&self, protocol: Protocol, db: u32) -> NodeId {
         let first = self.router.any_node().unwrap_or(self.first_node);
         if self.is_one() {
             return first;
@@ -784,7 +731,7 @@ fn not_sent(cause: &str) -> String {
     format!("{}: {cause}", reject::NOT_SENT)
 }
 
-fn error_reply(error: &[u8]) -> Vec<u8> {
+pub(crate) fn error_reply(error: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     encode::error(&mut out, error);
     out

@@ -1,8 +1,7 @@
 //! One blocking command on every primary at once: WAIT and WAITAOF where there are several servers.
 //!
 //! A client that wrote to several asks for the copies of all it wrote, so each primary is asked, over a connection that serves nothing else
-//! meanwhile, and the least number is the answer. As with one server a PING in front makes the question cover what was written before
-//! (`blocking`).
+//! meanwhile, and the least number is the answer.
 //!
 //! Not here: connections that a client keeps for more than one command (`lease`).
 //!
@@ -18,7 +17,7 @@ use crate::request::Step;
 use crate::scatter::Wish;
 use crate::time::Time;
 use crate::upstream::Role;
-use crate::upstream::inflight::{OwnCommand, Owner};
+use crate::upstream::inflight::Owner;
 use alloc::vec::Vec;
 
 impl Engine {
@@ -38,7 +37,7 @@ impl Engine {
         }
         self.lease_waiters.served(wish.id);
         for upstream in ways.iter().flatten() {
-            self.say_own(now, *upstream, OwnCommand::Ping, &[b"PING"]);
+            self.move_write_offset(now, *upstream);
             self.expect_late(now, *upstream, wish.row, wish.args);
         }
         let gather = wish.row.and_then(spread::gather).unwrap_or(Gather::Min);

@@ -136,6 +136,7 @@ pub mod upstream;
 mod waiters;
 mod waiting;
 mod whole;
+mod write_offset;
 
 pub use engine::{Action, Engine, Notice};
 pub use ids::{ClientId, NodeId, UpstreamId};

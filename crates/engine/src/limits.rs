@@ -98,6 +98,9 @@ pub const FAN_COPY_COST: usize = 64;
 /// A key that is looked at when a server tells that all keys changed costs as much as a copy of so many bytes.
 pub const FAN_KEY_COST: usize = 256;
 
+/// Cost of the name of a key in an invalidation beside its bytes, and of a prefix of a client that is looked for.
+pub const FAN_NAME_COST: usize = 64;
+
 /// Cost of a change of a key for each client that may have it, beside that: respool looks whether the client reads the key just now, and forgets that it
 /// has it. Some 2 µs.
 pub const FAN_READER_COST: usize = 3 << 10;

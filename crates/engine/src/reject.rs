@@ -82,6 +82,8 @@ pub const EXEC_ARITY: &str =
     "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
 /// EXEC where what the user may do changed since MULTI.
 pub const EXEC_RULES_CHANGED: &str = "EXECABORT Transaction discarded because of: NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call.";
+/// EXEC of a transaction with `WAIT` or `WAITAOF` where nothing in front of it moves the write offset of the connection.
+pub const WAIT_INSIDE: &str = "EXECABORT Transaction discarded because of: respool cannot count replicas for WAIT or WAITAOF inside MULTI with this server; say it behind EXEC";
 /// ACL SETUSER with a name that could not stand in the file.
 pub const USER_NAME: &str = "ERR Usernames can't contain spaces or null characters";
 /// ACL DELUSER default.

@@ -16,9 +16,13 @@
 //! Invariant: a client with `lost_at` is `closing`, and the place there never gets its reply.
 
 use crate::engine::Engine;
-use crate::ids::{ClientId, MergeId};
+use crate::ids::{ClientId, MergeId, UpstreamId};
+use crate::reject;
 use crate::settings::OnLoss;
 use crate::stats::samples::Source;
+use crate::time::Time;
+use crate::upstream::UpstreamKey;
+use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use alloc::vec::Vec;
 use core::ops::Deref;
 
@@ -79,6 +83,75 @@ impl Engine {
         match self.ends_by(failure) {
             true => self.lose_client(id, seq),
             false => self.deliver(id, seq, count, silent, &failure.repeat(count as usize)),
+        }
+    }
+
+    /// Answers everyone who waited on a connection that is gone.
+    pub(crate) fn answer_lost(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        key: UpstreamKey,
+        runs: &[Run],
+        half_given: bool,
+        cause: &str,
+    ) {
+        let error = Failure::loss(reject::node(self.label(key.node), cause));
+        self.answer_runs(now, id, runs, half_given, &error);
+    }
+
+    /// Answers these requests of a connection with an error.
+    pub(crate) fn answer_runs(
+        &mut self,
+        now: Time,
+        id: UpstreamId,
+        runs: &[Run],
+        half_given: bool,
+        error: &Failure,
+    ) {
+        for (index, run) in runs.iter().enumerate() {
+            if !matches!(run.owner, Owner::Own(_)) {
+                let source = Source::own(now, run.command, self.client_of(run.owner));
+                self.stats.note_own_error(source, error, run.count.into());
+            }
+            if let Owner::Part { merge, part } = run.owner {
+                let errors = error.repeat(run.count as usize);
+                self.note_lost_part(merge, error);
+                self.part_replies(now, merge, part, run.count, &errors);
+                continue;
+            }
+            let Owner::Client { id: client, seq, silent } = run.owner else {
+                match run.owner {
+                    Owner::Own(OwnCommand::Learn) => self.learning_lost(now),
+                    Owner::Own(OwnCommand::Lookup(round)) => self.lookup_answered(round, None),
+                    Owner::Own(OwnCommand::Unblock) => self.unblock_answered(id, None),
+                    Owner::Own(OwnCommand::Word) => self.word_lost(now, id, error),
+                    Owner::Own(OwnCommand::Functions) => self.functions_lost(),
+                    Owner::Own(OwnCommand::Shadow(ticket)) => {
+                        self.shadow_answered(now, ticket, crate::near::Answer::None);
+                    }
+                    _ => {}
+                }
+                continue;
+            };
+            self.stats.command(run.command).failed += u64::from(run.count);
+            if (index == 0 || run.shares)
+                && half_given
+                && self.clients.get(client).is_some_and(|c| c.mid_reply == Some(id))
+            {
+                // It has the first half of a reply; only a close tells it that the rest will not come.
+                self.close_client(client, Some("its upstream was lost in the middle of a reply"));
+                continue;
+            }
+            self.stop_streaming(client, id);
+            match run.command {
+                // A transaction that was just begun ends with EXECABORT; what was sent behind its MULTI must not be done by itself.
+                Some(crate::command::ids::MULTI) if !self.ends_by(error) => {
+                    let replies = b"+OK\r\n".repeat(run.count as usize);
+                    self.deliver(client, seq, run.count, silent, &replies);
+                }
+                _ => self.deliver_failure(client, seq, run.count, silent, error),
+            }
         }
     }
 

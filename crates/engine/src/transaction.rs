@@ -368,7 +368,7 @@ impl Engine {
             let index = queueing.queued as usize;
             queueing.queued += 1;
             queueing.writes |= writes;
-            queueing.waits |= matches!(wish.row, Some(ids::WAIT | ids::WAITAOF));
+            queueing.waits |= crate::blocking::counts_copies(wish.row);
             if self.has_mirrors() && own.is_none() {
                 self.queue_for_mirrors(wish, index);
             }
@@ -543,7 +543,7 @@ impl Engine {
             self.abandon(now, wish.id);
             return self.refuse_text(wish, |out| reject::write(out, reject::EXECABORT));
         }
-        if waits && let Some(failure) = self.unconfirmed(now, wish.id) {
+        if waits && let Some(failure) = self.refuses_count(now, wish.id) {
             self.abandon(now, wish.id);
             return self.refuse_failure(wish, &failure);
         }

@@ -280,12 +280,21 @@ impl Engine {
         match self.probe(now, protocol, db, call.id) {
             Availability::Ready(_) => None,
             Availability::Wait(upstream) => Some(Step::Hold(Hold::Upstream(upstream))),
+            Availability::Down(_) if self.agreed_before(call.id, protocol, db) => None,
             Availability::Down(error) => {
                 let step = self.say_failure(call, &error);
                 self.forget_refused(protocol, db);
                 Some(step)
             }
         }
+    }
+
+    /// Whether there is no room for a connection that asks the server, and the server has agreed to this protocol before. Requests get the error then: a client
+    /// whose HELLO is refused may go on in the protocol that it had, and take the replies for those of the other one.
+    fn agreed_before(&self, id: ClientId, protocol: Protocol, db: u32) -> bool {
+        let key = self.shared_key(self.node_to_probe(protocol, db), protocol, db);
+        let is_db_known = self.clients.get(id).is_some_and(|client| client.db == db);
+        is_db_known && self.facts.has_agreed(protocol) && !self.by_key.contains_key(&key)
     }
 
     /// What becomes of a call for which no node is known; in a transaction it cannot wait for one.

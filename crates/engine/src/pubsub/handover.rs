@@ -131,10 +131,9 @@ impl Handover {
     }
 
     /// Records the last word of the old server. Returns false if it was recorded before.
-    fn settle(&mut self, now: Time, kind: Kind) -> bool {
-        // The bus of the cluster delivers messages to each node with another delay.
-        let bus_ms = if kind == Kind::Shard { 0 } else { RECENT_MS };
-        self.settles.replace(self.settles.unwrap_or(now.plus_ms(bus_ms))).is_none()
+    fn settle(&mut self, now: Time) -> bool {
+        // The bus of the cluster delivers messages to each node with another delay, those of shard channels to the nodes of the shard.
+        self.settles.replace(self.settles.unwrap_or(now.plus_ms(RECENT_MS))).is_none()
     }
 
     /// The new one tells this: whether the old one did already. Then that counts no more.
@@ -288,7 +287,7 @@ impl Engine {
         }
         let handover =
             self.subscriptions.topic_mut(kind, name).and_then(|topic| topic.handover.as_mut());
-        if !handover.is_some_and(|handover| handover.settle(now, kind)) {
+        if !handover.is_some_and(|handover| handover.settle(now)) {
             return;
         }
         let Some((name, topic)) = self.subscriptions.topics[kind as usize].get_key_value(name)

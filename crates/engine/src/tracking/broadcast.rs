@@ -14,6 +14,7 @@ use super::wire::BEGIN;
 use super::{Changed, Ear, Name, Tracking, is_before};
 use crate::engine::Engine;
 use crate::ids::{ClientId, UpstreamId};
+use crate::limits::{FAN_KEY_COST, FAN_NAME_COST};
 use crate::time::Time;
 use crate::upstream::{Lane, UpstreamKey};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -25,7 +26,7 @@ impl Tracking {
     /// Whether no reply is on its way that a change may have to be told behind.
     fn nothing_under_way(&self, head: u32) -> bool {
         let blocks = self.blocked.as_ref().is_some_and(|(place, _)| !is_before(*place, head));
-        !blocks && self.later.is_empty() && self.reading.all(head).next().is_none()
+        !blocks && self.later.is_empty() && !self.reading.is_open(head)
     }
 }
 
@@ -113,6 +114,10 @@ impl Engine {
             let tracking = client.tracking.as_mut().filter(|tracking| tracking.broadcast);
             let Some(tracking) = tracking else { continue };
             let told = by_prefix.told_to(tracking);
+            let looked_at = tracking.prefixes.len().min(keys.len());
+            let compared = if tracking.reading.is_open(head) { keys.len() } else { 0 };
+            let cost = looked_at * FAN_NAME_COST + compared * FAN_KEY_COST;
+            self.grants.fan.pay(cost, false);
             for keys in &told {
                 // As in `key_changed`.
                 tracking.again.extend(tracking.reading.places_of(keys, head));

@@ -48,8 +48,8 @@ use crate::command::{self, CommandId, Flags, ids};
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{
-    FAN_KEY_COST, FAN_READER_COST, RELINK_MS, TRACKED_BYTES_MAX, TRACKED_KEYS_MAX, TRACKED_PART,
-    TRACKED_REQUEST_KEYS_MAX,
+    FAN_KEY_COST, FAN_NAME_COST, FAN_READER_COST, RELINK_MS, TRACKED_BYTES_MAX, TRACKED_KEYS_MAX,
+    TRACKED_PART, TRACKED_REQUEST_KEYS_MAX,
 };
 use crate::news::What;
 use crate::overtaken::is_script;
@@ -651,7 +651,7 @@ impl Engine {
             let Some(client) = self.clients.get_mut(*id) else { continue };
             let head = client.places.head();
             let Some(tracking) = client.tracking.as_mut() else { continue };
-            tracking.holds_none = tracking.reading.all(head).next().is_none();
+            tracking.holds_none = !tracking.reading.is_open(head);
             tracking.inside.values_mut().for_each(State::change);
             if !tracking.reading.settle() {
                 continue;
@@ -781,6 +781,7 @@ impl Engine {
         match changed {
             Changed::All => encode::null(&mut message, protocol),
             Changed::Keys(keys) => {
+                self.grants.fan.pay(keys.len() * FAN_NAME_COST, false);
                 encode::array(&mut message, keys.len());
                 keys.iter().for_each(|key| encode::bulk(&mut message, self.outward_name(key)));
             }

@@ -48,8 +48,16 @@ impl Reading {
         }
     }
 
+    /// Whether a request at this place or behind it reads keys.
+    pub(super) fn is_open(&self, from: u32) -> bool {
+        self.requests.back().is_some_and(|(place, _)| !is_before(*place, from))
+    }
+
     /// The first request at this place or behind it that reads this key.
     pub(super) fn place_of(&self, key: &Name, from: u32) -> Option<u32> {
+        if !self.is_open(from) {
+            return None;
+        }
         let of_key = self.places.range((key.clone(), 0)..=(key.clone(), u32::MAX));
         let mut places = of_key.map(|(_, place)| *place);
         places.find(|place| !is_before(*place, from))
@@ -58,6 +66,9 @@ impl Reading {
     /// The same of each of these keys that is read. They are in order, each is there once.
     pub(super) fn places_of(&self, keys: &[Name], from: u32) -> Vec<(u32, Name)> {
         let mut found: Vec<(u32, Name)> = Vec::new();
+        if !self.is_open(from) {
+            return found;
+        }
         if keys.len() <= self.places.len() {
             let places = keys.iter().map(|key| (self.place_of(key, from), key));
             found.extend(places.filter_map(|(place, key)| Some((place?, key.clone()))));

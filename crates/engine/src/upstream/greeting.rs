@@ -113,6 +113,18 @@ impl ServerFacts {
         }
     }
 
+    /// Whether the server has agreed to this protocol.
+    #[must_use]
+    pub fn has_agreed(&self, protocol: Protocol) -> bool {
+        self.hello[usize::from(protocol == Protocol::Resp3)].is_some()
+    }
+
+    /// Whether only commands that are sent to replicas move the write offset of a connection (`call` in server.c of Redis 7.2). A server that did not say its version counts as one.
+    #[must_use]
+    pub fn has_offset_by_writes(&self) -> bool {
+        self.is_since(7, 2)
+    }
+
     /// Whether it is a Valkey of this version or a later one, as far as is known.
     #[must_use]
     pub fn may_be_valkey(&self, major: u32, minor: u32) -> bool {

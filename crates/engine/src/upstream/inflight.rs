@@ -72,6 +72,8 @@ pub enum OwnCommand {
     Nodes,
     /// `CLIENT UNBLOCK`: ends the wait on a client's own connection.
     Unblock,
+    /// `PING` or `FUNCTION RESTORE` in front of `WAIT`: moves the connection's write offset (see `write_offset`).
+    Offset,
     /// `PING`: whether a quiet connection is still one.
     Ping,
     /// `FUNCTION LIST`: which functions do not write.
@@ -121,7 +123,8 @@ impl OwnCommand {
                 OWN_REPLY_BYTES
             }
             Self::Track | Self::Near(_) | Self::Script | Self::Question(_) => OWN_REPLY_BYTES,
-            Self::Asking | Self::Standing | Self::Unblock | Self::Ping => OWN_REPLY_BYTES,
+            Self::Asking | Self::Standing | Self::Unblock => OWN_REPLY_BYTES,
+            Self::Ping | Self::Offset => OWN_REPLY_BYTES,
             Self::MyId
             | Self::Epoch
             | Self::Role

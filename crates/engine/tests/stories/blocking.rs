@@ -1,7 +1,7 @@
 //! Commands that wait at the server: each on a connection of its own.
 
 use crate::words::cluster::lost;
-use crate::words::{Story, large_set};
+use crate::words::{MOVES_OFFSET, Story, large_set};
 
 #[test]
 fn a_client_that_waits_holds_up_nobody_else() {
@@ -144,7 +144,7 @@ fn wait_counts_from_now_as_the_client_wrote_elsewhere() {
     let mut story = Story::new();
     story.client("a").says(["SET k 1", "WAIT 1 100"]);
     story.conn(1).gets("SET k 1").answers("+OK");
-    story.conn(2).gets(["PING", "WAIT 1 100"]).answers(["+PONG", ":1"]);
+    story.conn(2).gets([MOVES_OFFSET, "WAIT 1 100"]).answers(["+PONG", ":1"]);
     story.client("a").gets(["+OK", ":1"]);
 }
 
@@ -355,13 +355,16 @@ fn wait_asks_every_primary_and_the_least_number_is_the_answer() {
     story.client("a").says(["SET a4 1", "WAIT 1 1000", "WAITAOF 1 0 1000", "PING"]);
     story.node_conn("n1", 1).gets("SET a4 1").answers("+OK");
     for (node, copies) in [("n1", ":2"), ("n2", ":1"), ("n3", ":3")] {
-        story.node_conn(node, 2).gets(["PING", "WAIT 1 1000"]).answers(["+PONG", copies]);
+        story.node_conn(node, 2).gets([MOVES_OFFSET, "WAIT 1 1000"]).answers(["+PONG", copies]);
     }
     story.client("a").gets(["+OK", ":1"]);
     for (node, copies) in
         [("n1", "*2\r\n:1\r\n:2\r\n"), ("n2", "*2\r\n:0\r\n:9\r\n"), ("n3", "*2\r\n:1\r\n:1\r\n")]
     {
-        story.node_conn(node, 2).gets(["PING", "WAITAOF 1 0 1000"]).answers(["+PONG", copies]);
+        story
+            .node_conn(node, 2)
+            .gets([MOVES_OFFSET, "WAITAOF 1 0 1000"])
+            .answers(["+PONG", copies]);
     }
     story.client("a").gets(["*2\r\n:0\r\n:1\r\n", "+PONG"]);
     // The connections serve the next one.
@@ -374,7 +377,7 @@ fn a_wait_that_is_lost_or_left_leaves_nothing_behind() {
     let mut story = Story::warm_cluster();
     story.client("a").says("WAIT 1 0");
     for node in ["n1", "n2", "n3"] {
-        story.node_conn(node, 2).gets(["PING", "WAIT 1 0"]).answers("+PONG");
+        story.node_conn(node, 2).gets([MOVES_OFFSET, "WAIT 1 0"]).answers("+PONG");
     }
     story.after_ms(600_000);
     story.node_conn("n1", 2).answers(":1");
@@ -382,7 +385,7 @@ fn a_wait_that_is_lost_or_left_leaves_nothing_behind() {
     story.node_conn("n3", 2).answers(":1");
     story.client("a").gets(&*lost("n2", "connection reset"));
     story.client("a").says("WAIT 1 0");
-    story.node_conn("n1", 2).gets(["PING", "WAIT 1 0"]);
+    story.node_conn("n1", 2).gets([MOVES_OFFSET, "WAIT 1 0"]);
     story.client("a").ends().is_closed();
     for (node, number) in [("n1", 2), ("n2", 3), ("n3", 2)] {
         story.node_conn(node, number).is_closed();

@@ -271,7 +271,7 @@ fn answer(story: &mut Story, replies: &[&str]) -> usize {
         for number in 1..=story.connects_to(node) {
             let requests = story.node_conn(node, number).takes_requests();
             if requests > 0 {
-                // In front of a WAIT stands a PING of the proxy's own.
+                // In front of a WAIT stands a command of respool.
                 for _ in 1..requests {
                     story.node_conn(node, number).answers("+PONG");
                 }

@@ -16,6 +16,7 @@ mod unconfirmed;
 mod unknown;
 mod unsubscribe;
 mod values;
+mod waits;
 mod whole;
 mod words;
 

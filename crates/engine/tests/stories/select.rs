@@ -115,6 +115,21 @@ fn the_bound_on_connections_refuses_one_more_database() {
         .gets("-ERR respool: no upstream connection free (limits.upstream_conns_max)");
 }
 
+// Found by an attack: HELLO was refused, and a client that went on got replies in RESP2.
+#[test]
+fn hello_3_without_room_for_a_connection_is_taken_where_the_server_has_agreed_before() {
+    let mut story = Story::with_limits(|limits| limits.upstreams_max = 3);
+    story.client("a").says("GET k");
+    story.client("b").says("SELECT 1").gets("+OK").says("HELLO 3").takes();
+    story.client("b").says("GET k");
+    story.client("c").says("SELECT 2").gets("+OK").says("GET k");
+    story.client("d").says("HELLO 3");
+    assert!(story.client("d").takes_text().starts_with("%7"));
+    // respool has no RESP3 connection to this database.
+    story.client("d").says("GET k");
+    story.client("d").gets("-ERR respool: no upstream connection free (limits.upstream_conns_max)");
+}
+
 // Found by an attack: whoever walked through the databases kept others out of theirs, also when it had gone.
 #[test]
 fn an_idle_connection_of_another_database_makes_room() {

@@ -1,6 +1,6 @@
 //! CLIENT UNBLOCK: the server ends the wait, and nothing else is hit.
 
-use crate::words::Story;
+use crate::words::{MOVES_OFFSET, Story};
 
 /// One client that waits over connection 1, which the server knows as 991.
 fn waiting() -> Story {
@@ -92,7 +92,7 @@ fn a_wait_on_every_primary_ends_on_every_primary() {
     let mut story = Story::warm_cluster();
     story.client("a").says("WAIT 1 0");
     for node in ["n1", "n2", "n3"] {
-        story.node_conn(node, 2).gets(["PING", "WAIT 1 0"]).answers("+PONG");
+        story.node_conn(node, 2).gets([MOVES_OFFSET, "WAIT 1 0"]).answers("+PONG");
     }
     story.node_conn("n2", 2).answers(":1");
     story.client("b").says("CLIENT UNBLOCK 1").gets_nothing();

@@ -1,0 +1,66 @@
+//! The write offset of the connection over which `WAIT` and `WAITAOF` go.
+//!
+//! A server compares what its replicas have with the offset in the replication stream behind the last write of this connection (`woff` in Redis' server.c). A client
+//! of respool wrote over another connection. So respool sends a command in front, which moves the offset of the connection to the end of the stream, behind
+//! all writes of the client:
+//!
+//! | server | commands that move the offset | command in front |
+//! |---|---|---|
+//! | Redis before 7.2 | all | `PING` |
+//! | Redis since 7.2, Valkey | those that are sent to replicas | `FUNCTION RESTORE` of a dump without functions |
+//!
+//! `FUNCTION RESTORE … APPEND` goes to replicas whenever it succeeds (`functionRestoreCommand` in Redis' functions.c), names no key, works in a cluster, and
+//! adds nothing with this dump.
+//!
+//! A refused command in front (`NOPERM`, `OOM`, `NOREPLICAS`) leaves an old offset, and the server's count would be too high. So the client gets the error.
+//! In a transaction nothing can stand in front of `WAIT`, so `EXEC` is refused where `PING` is not enough.
+//!
+//! Not here: primaries that were lost (`unconfirmed`), the wait (`blocking`, `errand`).
+//!
+//! Invariant: a client gets a count of a server only if the command in front succeeded.
+
+use crate::connect::error_reply;
+use crate::engine::Engine;
+use crate::ids::{ClientId, UpstreamId};
+use crate::reject;
+use crate::server_loss::Failure;
+use crate::time::Time;
+use crate::upstream::inflight::OwnCommand;
+
+/// `FUNCTION DUMP` of a Redis 7.0 without functions: the version of the format (10), and the CRC64 of that. Later servers read it, too
+/// (`verifyDumpPayload` in Redis' cluster.c).
+const NO_FUNCTIONS: &[u8] = b"\x0a\x00\x5d\x9b\x5c\x40\x0f\x7f\xa2\xda";
+
+impl Engine {
+    /// Moves the write offset of this connection to the end of the replication stream, for the `WAIT` behind.
+    pub(crate) fn move_write_offset(&mut self, now: Time, id: UpstreamId) {
+        let Some(upstream) = self.upstreams.get(id) else { return };
+        let words: &[&[u8]] = match upstream.offset_by_writes {
+            true => &[b"FUNCTION", b"RESTORE", NO_FUNCTIONS, b"APPEND"],
+            false => &[b"PING"],
+        };
+        self.say_own(now, id, OwnCommand::Offset, words);
+    }
+
+    /// The server refused to move the write offset. The `WAIT` behind gets the error, and the connection ends.
+    pub(crate) fn offset_refused(&mut self, now: Time, id: UpstreamId, error: &[u8]) {
+        let runs = self.take_runs(id);
+        self.answer_runs(now, id, &runs, false, &Failure::refusal(error_reply(error)));
+        let text = reject::quoted(error);
+        self.lose_upstream(now, id, &alloc::format!("refused FUNCTION RESTORE: {text}"), true);
+    }
+
+    /// The reason why `EXEC` of a transaction with `WAIT` must not go to the server.
+    pub(crate) fn refuses_count(&mut self, now: Time, id: ClientId) -> Option<Failure> {
+        if let Some(failure) = self.unconfirmed(now, id) {
+            return Some(failure);
+        }
+        let lease = self.clients.get(id).and_then(|client| client.lease.as_ref());
+        let upstream = lease.and_then(|lease| self.upstreams.get(lease.upstream?));
+        let is_old = match upstream {
+            Some(upstream) => upstream.offset_by_writes,
+            None => self.facts.has_offset_by_writes(),
+        };
+        is_old.then(|| Failure::refusal(error_reply(reject::WAIT_INSIDE.as_bytes())))
+    }
+}
