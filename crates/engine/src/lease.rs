@@ -59,6 +59,8 @@ pub struct Lease {
     pub(crate) sent: u32,
     /// The slot of the keys still migrates to this node: respool sends `ASKING` before each request of the client, and once before `MULTI` for a transaction.
     pub(crate) asks: bool,
+    /// Since the keys are watched a request of the client went over other connections and may be under way there.
+    pub(crate) has_beside: bool,
     /// It ends a transaction that depended on watched keys.
     pub(crate) watched: bool,
     /// The database that the client is in when EXEC was done: the last SELECT of the transaction.
@@ -99,6 +101,7 @@ impl Lease {
             queues: false,
             sent: 0,
             asks: false,
+            has_beside: false,
             watched: false,
             db_after: None,
             done: false,
@@ -117,6 +120,7 @@ impl Lease {
             sent,
             state: _,
             asks: _,
+            has_beside: _,
             queues: _,
             watched: _,
             db_after: _,
@@ -142,6 +146,7 @@ impl Lease {
             queues: _,
             sent: _,
             asks: _,
+            has_beside: _,
             watched: _,
             db_after: _,
             done: _,

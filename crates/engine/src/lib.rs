@@ -135,6 +135,7 @@ mod unknown;
 pub mod upstream;
 mod waiters;
 mod waiting;
+mod watching;
 mod whole;
 mod write_offset;
 

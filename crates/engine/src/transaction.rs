@@ -65,6 +65,11 @@ pub(crate) struct Queueing {
 }
 
 impl Queueing {
+    /// `MULTI` of a client that watches keys.
+    pub(crate) fn behind_watch() -> Self {
+        Self { watched: true, ..Self::default() }
+    }
+
     /// Memory for the commands that were not sent.
     pub(crate) fn held_bytes(&self) -> usize {
         self.unsent.held_bytes()
@@ -117,7 +122,7 @@ impl Engine {
         }
     }
 
-    fn refuse_arity(&mut self, wish: &Wish<'_>, row: CommandId) -> Step {
+    pub(crate) fn refuse_arity(&mut self, wish: &Wish<'_>, row: CommandId) -> Step {
         self.stats.command(wish.row).rejected += 1;
         self.reply(wish.id, wish.silent, |out| reject::arity(out, row.name()));
         Step::Done
@@ -221,86 +226,6 @@ impl Engine {
         self.clients.get(id).is_some_and(|client| {
             client.lease.as_ref().is_some_and(|lease| lease.is_ending()) && client.places.open() > 0
         })
-    }
-
-    fn while_watching(&mut self, now: Time, wish: &Wish<'_>, way: Way) -> Option<Step> {
-        let row = wish.row;
-        let ends = matches!(row, Some(ids::UNWATCH | ids::MULTI | ids::WATCH));
-        if ends && row.is_some_and(|row| !arity_fits(row, wish.args.len())) {
-            return row.map(|row| self.refuse_arity(wish, row));
-        }
-        match row {
-            Some(ids::SELECT) => return self.select_while_watching(now, wish),
-            Some(ids::HELLO) if self.hello_changes_protocol(wish) => {
-                return Some(self.refuse_text(wish, |out| reject::not_inside(out, "hello")));
-            }
-            _ if way == Way::Local && row != Some(ids::UNWATCH) => return None,
-            _ => {}
-        }
-        let bound = self.lease_place(wish.id);
-        // Split requests go the ordinary way.
-        let same_place = self.is_one()
-            || self.place_together(wish).is_ok_and(|place| place.is_some() && place == bound);
-        let leased = ends
-            || way == Way::Apart
-            || (same_place && matches!(way, Way::Shared))
-            || row.is_some_and(crate::blocking::blocks) && way == Way::Leased;
-        if row == Some(ids::WATCH) && !same_place {
-            let step = self.place_of_wish(wish).err();
-            return step.or_else(|| {
-                Some(self.refuse_text(wish, |out| reject::write(out, reject::CROSSSLOT)))
-            });
-        }
-        if !leased {
-            // Over the shared connection, and not before what is under way on this one.
-            let open = self.clients.get(wish.id)?.places.open() > 0;
-            return open.then_some(Step::Hold(Hold::Drained));
-        }
-        let upstream = match self.lease_ready(now, wish) {
-            Ok(upstream) => upstream,
-            Err(step) => return Some(step),
-        };
-        if way == Way::Shared && self.is_mirrored(row, wish.args) && self.waits_at_gate(wish) {
-            return Some(Step::Hold(Hold::Mirror));
-        }
-        if row.is_none_or(crate::blocking::blocks) && way == Way::Leased {
-            return Some(self.block_over_own(now, wish, upstream));
-        }
-        self.write_leased(now, wish.id, upstream, wish.frame, wish.row, wish.silent);
-        match row {
-            Some(ids::UNWATCH) => self.set_lease_state(wish.id, State::Ending),
-            Some(ids::MULTI) => {
-                let queueing = Queueing { watched: true, ..Queueing::default() };
-                self.set_lease_state(wish.id, State::Queueing(queueing));
-            }
-            _ => {}
-        }
-        Some(Step::Done)
-    }
-
-    /// Its own connection goes along to another database; what is watched stays what it was.
-    fn select_while_watching(&mut self, now: Time, wish: &Wish<'_>) -> Option<Step> {
-        let client = self.clients.get(wish.id)?;
-        if client.places.open() > 0 {
-            return Some(Step::Hold(Hold::Drained));
-        }
-        let before = client.db;
-        let call = crate::local::Call::new(wish.id, ids::SELECT, wish.args, wish.silent);
-        if !arity_fits(ids::SELECT, wish.args.len()) {
-            return Some(self.refuse_arity(wish, ids::SELECT));
-        }
-        let step = self.select(now, &call);
-        let client = self.clients.get_mut(wish.id)?;
-        let db = client.db;
-        if db != before
-            && let Some(lease) = client.lease.as_mut()
-            && let Some(upstream) = lease.upstream
-        {
-            lease.unclean = true;
-            let text = alloc::string::ToString::to_string(&db);
-            self.say_own(now, upstream, OwnCommand::State, &[b"SELECT", text.as_bytes()]);
-        }
-        Some(step)
     }
 
     fn while_queueing(&mut self, now: Time, wish: &Wish<'_>, way: Way) -> Step {
@@ -697,7 +622,7 @@ impl Engine {
     }
 
     /// The client's own connection, if it takes another request now.
-    fn lease_ready(&mut self, now: Time, wish: &Wish<'_>) -> Result<UpstreamId, Step> {
+    pub(crate) fn lease_ready(&mut self, now: Time, wish: &Wish<'_>) -> Result<UpstreamId, Step> {
         let upstream = self.clients.get(wish.id).and_then(|client| client.lease.as_ref()?.upstream);
         let Some(upstream) = upstream else { return Err(Step::Gone) };
         match self.availability(now, upstream) {
@@ -782,7 +707,7 @@ impl Engine {
         self.clients.get(id)?.lease.as_ref()?.place
     }
 
-    fn set_lease_state(&mut self, id: ClientId, state: State) {
+    pub(crate) fn set_lease_state(&mut self, id: ClientId, state: State) {
         let Some(client) = self.clients.get_mut(id) else { return };
         match &mut client.lease {
             Some(lease) => lease.state = state,

@@ -157,3 +157,31 @@ fn an_attribute_belongs_to_the_reply_behind_it() {
     story.server().answers(reply);
     story.client("a").gets(reply);
 }
+
+// Found by an attack: SET overtook FLUSHALL of its client, and was lost.
+#[test]
+fn a_request_over_the_connection_of_a_watch_does_not_overtake_one_over_others() {
+    for (beside, parts) in [
+        ("FLUSHALL", ["FLUSHALL"; 3]),
+        ("DEL a4 b4 c1", ["DEL a4", "DEL b4", "DEL c1"]),
+        ("MSET a4 1 b4 1 c1 1", ["MSET a4 1", "MSET b4 1", "MSET c1 1"]),
+    ] {
+        for behind in ["SET a4 2", "MULTI", "UNWATCH", "EVAL x 1 a4"] {
+            let mut story = Story::warm_cluster();
+            story.client("a").says("WATCH a4");
+            story.node_conn("n1", 2).gets("WATCH a4").answers("+OK");
+            story.client("a").gets("+OK").says([beside, behind]);
+            let reply = if beside.starts_with("DEL") { ":1" } else { "+OK" };
+            for (node, part) in ["n1", "n2", "n3"].into_iter().zip(parts) {
+                story.node_conn("n1", 2).gets_nothing();
+                // FLUSHALL goes over a connection beside the shared one.
+                let number = if part == "FLUSHALL" { story.connects_to(node) } else { 1 };
+                story.node_conn(node, number).gets(part).answers(reply);
+            }
+            let reply = if beside.starts_with("DEL") { ":3" } else { "+OK" };
+            story.client("a").gets(reply);
+            story.node_conn("n1", 2).gets(behind).answers("+OK");
+            story.client("a").gets("+OK");
+        }
+    }
+}
