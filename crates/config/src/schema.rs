@@ -267,6 +267,8 @@ pub struct Limits {
     pub conns_per_node: usize,
     /// Connections to one node, over all workers.
     pub upstream_conns_max: usize,
+    /// Shared connections to all servers of this tenant together, over all workers. No option: the server program sets it when it shares out descriptors among tenants.
+    pub shared_conns_max: usize,
     /// Connections that clients have of their own, over all workers.
     pub leases_max: usize,
     /// Idle ones that are kept ready at each server that had one, for each worker.
@@ -704,6 +706,7 @@ impl Default for Limits {
             bulk_bytes_max: 512 * MIB,
             conns_per_node: 0,
             upstream_conns_max: 256,
+            shared_conns_max: usize::MAX,
             leases_max: 4096,
             leases_min: 1,
             noloop_conns_max: 4096,

@@ -18,7 +18,7 @@ use crate::limits::{KEPT_BYTES_MAX, KEPT_BYTES_MIN, KEPT_PART, QUICK_MS};
 use crate::mirror::is_mirrors;
 use crate::node::{Address, Node};
 use crate::reject;
-use crate::room::{is_private, too_many_upstreams};
+use crate::room::is_private;
 use crate::server_loss::Failure;
 use crate::shares::Group;
 use crate::time::Time;
@@ -57,7 +57,7 @@ impl Engine {
             Some(id) => *id,
             None => match self.new_shared(now, key, client) {
                 Some(id) => id,
-                None => return Availability::Down(Failure::refusal(too_many_upstreams(&key))),
+                None => return Availability::Down(Failure::refusal(self.too_many_upstreams(&key))),
             },
         };
         match self.availability(now, id) {
@@ -124,7 +124,10 @@ impl Engine {
         let has_room = match key.owner {
             Some(owner) => self.may_own(owner),
             None if key.lane == Lane::Broadcast => self.has_room_for_feed(&key),
-            None => is_private(&key, role) || self.has_room_at(key.node) || self.end_idle(key.node),
+            None if is_private(&key, role) => true,
+            None => {
+                self.has_room_at_all() && (self.has_room_at(key.node) || self.end_idle(key.node))
+            }
         };
         if !has_room {
             return None;
@@ -164,7 +167,8 @@ impl Engine {
         if let Some(upstream) = self.away(key.node, key.protocol(), key.db) {
             return Err(self.away_of(upstream));
         }
-        self.new_upstream(key, role).ok_or_else(|| Failure::refusal(too_many_upstreams(&key)))
+        let made = self.new_upstream(key, role);
+        made.ok_or_else(|| Failure::refusal(self.too_many_upstreams(&key)))
     }
 
     /// Whether what is sent is kept until it is answered: it may have to go to another server, or be shown in the slow log, or somebody wants to

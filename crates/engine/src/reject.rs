@@ -227,6 +227,8 @@ pub const LOCAL_TOO_LARGE: &str =
 /// All upstream connections that the configuration allows are in use.
 pub const UPSTREAMS_MAX: &str =
     "ERR respool: no upstream connection free (limits.upstream_conns_max)";
+/// The servers of a tenant are more than its share of the descriptors has room for.
+pub const SHARED_CONNS_MAX: &str = "ERR respool: no upstream connection free (the limit of open files has no room for so many servers of one tenant)";
 
 /// `policies.block`.
 pub const BLOCKED: &str = "ERR respool: the operator has blocked this request (policies.block)";

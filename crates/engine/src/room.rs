@@ -39,19 +39,25 @@ pub(crate) fn is_private(key: &UpstreamKey, role: Role) -> bool {
     role.is_private() || key.owner.is_some()
 }
 
-/// There is no room for one more connection of this key.
-pub(crate) fn too_many_upstreams(key: &UpstreamKey) -> Vec<u8> {
-    let mut out = Vec::new();
-    let text = match (key.owner, key.lane) {
-        (Some(_), _) => reject::NOLOOP_MAX,
-        (None, Lane::Broadcast) => reject::FEEDS_MAX,
-        _ => reject::UPSTREAMS_MAX,
-    };
-    reject::write(&mut out, text);
-    out
-}
-
 impl Engine {
+    /// The error where there is no room for one more connection of this key.
+    pub(crate) fn too_many_upstreams(&self, key: &UpstreamKey) -> Vec<u8> {
+        let mut out = Vec::new();
+        let text = match (key.owner, key.lane) {
+            (Some(_), _) => reject::NOLOOP_MAX,
+            (None, Lane::Broadcast) => reject::FEEDS_MAX,
+            _ if !self.has_room_at_all() => reject::SHARED_CONNS_MAX,
+            _ => reject::UPSTREAMS_MAX,
+        };
+        reject::write(&mut out, text);
+        out
+    }
+
+    /// Whether one more connection may be made that clients share, to whichever server: the table of a cluster may name thousands.
+    pub(crate) fn has_room_at_all(&self) -> bool {
+        self.by_key.len() < self.settings.limits.shared_conns_max
+    }
+
     /// Whether one more connection to this node may be made that clients share.
     pub(crate) fn has_room_at(&self, node: NodeId) -> bool {
         let counts = |up: &Upstream| {

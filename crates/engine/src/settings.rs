@@ -330,6 +330,8 @@ pub struct Limits {
     pub noloop_conns_max: usize,
     /// Upstreams of this worker to one server (databases × protocols, large requests). At it a further one is refused with an error.
     pub upstreams_max: usize,
+    /// Shared upstreams of this worker to all servers together. At it a further one is refused with an error. `usize::MAX`: without a bound.
+    pub shared_conns_max: usize,
     /// Shared connections of this worker to one server, for each protocol and database in use; 1 at least. Clients are spread evenly over
     /// them, and each keeps to the same ones.
     pub shared_conns: u16,
@@ -480,6 +482,7 @@ impl Default for Limits {
             noloop_conns_max: 1_024,
             leases_min: 0,
             upstreams_max: 256,
+            shared_conns_max: usize::MAX,
             shared_conns: 1,
             bulk_bytes_max: 512 << 20,
         }

@@ -9,14 +9,15 @@
 //! ```
 //! Where the limit has room for all that is configured, nothing is lowered. Else each part has a bound, and the bounds together are the limit: a
 //! client can never get the descriptor that a lost connection to a server leaves. Clusters may have more nodes than anybody knows at the start; so
-//! the last descriptors of the process ([`SPARE`]) are for no client besides.
+//! the last descriptors of the process ([`SPARE`]) are for no client besides, and beside other tenants each has a bound on connections to all its servers
+//! (`limits.shared_conns_max`): the table of a tenant's cluster may name thousands of nodes, and must not take the descriptors of others.
 //!
 //! Not here: who is turned away (`worker::accept`), how limits are kept (`engine`).
 //!
 //! Invariant: the parts of a [`Allotment`] are together not above the limit.
 
 use crate::admin::listen::Bounds;
-use config::{Config, Limits};
+use config::{Config, Limits, PoolKind, UpstreamUrl};
 use netio::{ACCEPTS_MAX, sys};
 
 /// Descriptors that were open when nobody had connected, beside listeners, if the system does not tell.
@@ -34,6 +35,9 @@ const PRIVATE_KINDS: usize = 3;
 
 /// Connections of a worker to a server that serve all: for each protocol, and for messages.
 const SHARED_LEAST: usize = 3;
+
+/// Nodes of a large cluster.
+const LARGE_CLUSTER_NODES: usize = 1_000;
 
 /// What was open at the start.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +90,8 @@ impl Descriptors {
 
     /// Shares out what the system allows for this configuration.
     pub(crate) fn share(self, config: &Config) -> Result<Allotment, Scarce> {
-        let limit = sys::raise_open_files(wanted(config, self.open.max(OPEN_AT_START)));
+        let wanted = wanted(config, self.open.max(OPEN_AT_START)) + of_clusters(config);
+        let limit = sys::raise_open_files(wanted);
         self.share_of(usize::try_from(limit).unwrap_or(usize::MAX), config)
     }
 
@@ -134,7 +139,14 @@ const ADMIN_LEAST: usize = 4;
 
 /// Has the system allow as many descriptors as the configuration needs, as far as it does.
 pub(crate) fn raise(config: &Config) {
-    sys::raise_open_files(wanted(config, OPEN_AT_START));
+    sys::raise_open_files(wanted(config, OPEN_AT_START) + of_clusters(config));
+}
+
+/// Connections to nodes of clusters that nobody knows at the start: as many as a large cluster has, if the system allows so many descriptors.
+fn of_clusters(config: &Config) -> u64 {
+    let is_cluster = |url: &&UpstreamUrl| matches!(url.pool, PoolKind::Cluster { .. });
+    let clusters = config.urls().filter(is_cluster).count();
+    (clusters * config.workers.max(1) * SHARED_LEAST * LARGE_CLUSTER_NODES) as u64
 }
 
 /// What everything that is configured takes, beside so many that are open anyway.
@@ -181,6 +193,12 @@ fn upstreams_least(config: &Config) -> usize {
     workers * (servers(config) * SHARED_LEAST + engines(config) * PRIVATE_KINDS)
 }
 
+/// Connections of single clients at most, of one tenant.
+fn private_wanted(config: &Config) -> usize {
+    let Limits { leases_max, noloop_conns_max, large_transfers_max, .. } = config.limits;
+    (leases_max + noloop_conns_max + large_transfers_max) * (1 + others(config))
+}
+
 fn servers(config: &Config) -> usize {
     tenants(config).map(|config| config.upstream.urls().count() + others(config)).sum()
 }
@@ -193,9 +211,34 @@ impl Allotment {
     /// The configuration with what it can have, for workers.
     pub(crate) fn fit(&self, config: &Config) -> Config {
         let mut fit = config.clone();
-        if !self.is_scarce {
-            return fit;
+        if self.is_scarce {
+            self.lower(config, &mut fit);
         }
+        if !fit.tenants.is_empty() {
+            self.part_servers(&mut fit);
+        }
+        fit
+    }
+
+    /// Bounds the connections to all servers of each tenant, by the number of its servers in the configuration.
+    fn part_servers(&self, fit: &mut Config) {
+        let workers = fit.workers.max(1);
+        let admin = if fit.admin.listen.is_empty() { 0 } else { self.admin.descriptors() };
+        let room = self.limit.saturating_sub(self.files + admin + self.clients);
+        let private: usize = tenants(fit).map(private_wanted).sum();
+        let each = room.saturating_sub(private) / servers(fit).max(1);
+        let part = |config: &mut Config| {
+            // Each deployment has the bound for itself.
+            let (urls, others) = (config.upstream.urls().count(), others(config));
+            let even = each * (urls + others) / (1 + others);
+            config.limits.shared_conns_max = even.max(SHARED_LEAST * workers * urls);
+        };
+        part(fit);
+        fit.tenants.iter_mut().for_each(|tenant| part(&mut tenant.config));
+    }
+
+    /// Lowers what is configured to what there is.
+    fn lower(&self, config: &Config, fit: &mut Config) {
         fit.max_clients = self.clients.min(config.max_clients);
         let workers = config.workers.max(1);
         // Bounds are divided among workers, each of which gets one at least: what is a multiple of them is kept exactly.
@@ -217,7 +260,6 @@ impl Allotment {
         };
         lower(&mut fit.limits);
         fit.tenants.iter_mut().for_each(|tenant| lower(&mut tenant.config.limits));
-        fit
     }
 
     /// How drivers accept.
@@ -339,8 +381,41 @@ mod tests {
             assert!(served > 1_000);
             let ample = descriptors.share_of(1 << 20, &config).unwrap();
             assert!(!ample.is_scarce && ample.clients == config.max_clients);
-            assert_eq!(ample.fit(&config), config);
+            let mut fit = ample.fit(&config);
+            let no_bounds = |config: &mut Config| config.limits.shared_conns_max = usize::MAX;
+            no_bounds(&mut fit);
+            fit.tenants.iter_mut().for_each(|tenant| no_bounds(&mut tenant.config));
+            assert_eq!(fit, config);
         }
+    }
+
+    /// Connections to servers by the bounds of all tenants.
+    fn all_conns(fit: &Config) -> usize {
+        let shared = |config: &Config| config.limits.shared_conns_max * (1 + others(config));
+        tenants(fit).map(|config| shared(config) + private_wanted(config)).sum()
+    }
+
+    // Found by an attack: the table of one tenant's cluster named 2,000 nodes, and no client of any tenant found a descriptor.
+    #[test]
+    fn servers_of_one_tenant_leave_descriptors_for_clients_and_for_other_tenants() {
+        let mut bounded = 0;
+        for config in configs() {
+            // Below, the least that each server needs may be more.
+            for limit in [1_024, 4_096, 20_000, 65_536, 1 << 20] {
+                let descriptors = Descriptors { open: 17 };
+                let Ok(share) = descriptors.share_of(limit, &config) else { continue };
+                let fit = share.fit(&config);
+                if config.tenants.is_empty() {
+                    assert_eq!(fit.limits.shared_conns_max, usize::MAX);
+                    continue;
+                }
+                let Allotment { clients, admin, files, .. } = share;
+                let all = clients + admin.descriptors() + files + all_conns(&fit);
+                assert!(all <= limit, "{limit}: {share:?} {all}");
+                bounded += 1;
+            }
+        }
+        assert!(bounded > 6, "{bounded}");
     }
 
     #[test]

@@ -162,6 +162,7 @@ pub fn engine(config: &Config, index: usize) -> Settings {
             large_reply_bytes: limits.large_reply_bytes as u64,
             large_transfers_max: limits.large_transfers_max.div_ceil(workers),
             upstreams_max: limits.upstream_conns_max.div_ceil(workers),
+            shared_conns_max: (limits.shared_conns_max / workers).max(1),
             leases_max: limits.leases_max.div_ceil(workers),
             leases_min: limits.leases_min,
             noloop_conns_max: limits.noloop_conns_max.div_ceil(workers),

@@ -29,7 +29,6 @@ use crate::local::Call;
 use crate::redirect::{moved_to, sends_on};
 use crate::reject;
 use crate::request::Step;
-use crate::room::too_many_upstreams;
 use crate::server_loss::Failure;
 use crate::settings::OnLoss;
 use crate::time::Time;
@@ -176,7 +175,7 @@ impl Engine {
         let key = Self::messages_key(node);
         let listed = self.by_key.get(&key).copied();
         let Some(id) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else {
-            return Err(Failure::refusal(too_many_upstreams(&key)));
+            return Err(Failure::refusal(self.too_many_upstreams(&key)));
         };
         match self.availability(now, id) {
             Availability::Down(failure) => Err(failure),

@@ -235,6 +235,7 @@ mod tests {
         for (text, cause) in [
             (reject::NO_REPLICA, Cause::NoOwner),
             (reject::UPSTREAMS_MAX, Cause::Limit),
+            (reject::SHARED_CONNS_MAX, Cause::Limit),
             (reject::NOLOOP_MAX, Cause::Limit),
             (reject::SUBSCRIPTIONS_MAX, Cause::Limit),
             (reject::CLIENT_TOPICS_MAX, Cause::Limit),

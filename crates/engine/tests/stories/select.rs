@@ -115,6 +115,25 @@ fn the_bound_on_connections_refuses_one_more_database() {
         .gets("-ERR respool: no upstream connection free (limits.upstream_conns_max)");
 }
 
+// Found by an attack: the table of a cluster named thousands of nodes, and connections to them took all descriptors.
+#[test]
+fn connections_to_all_servers_together_have_a_bound() {
+    let mut story = Story::cluster_with(|settings| settings.limits.shared_conns_max = 4);
+    story.cluster_is("0-5460 n1, 5461-10922 n2, 10923-16383 n3");
+    let mut refused = 0;
+    for key in ["a4", "b4", "c1"] {
+        for protocol in ["2", "3"] {
+            let client = format!("{key}{protocol}");
+            story.client(&client).says(&*format!("HELLO {protocol}")).takes();
+            story.client(&client).says(&*format!("GET {key}"));
+            let got = story.client(&client).takes_text();
+            refused += usize::from(got.contains("the limit of open files has no room"));
+        }
+    }
+    assert!((1..6).contains(&refused), "{refused}");
+    assert!(story.open_conns() <= 4, "{}", story.open_conns());
+}
+
 // Found by an attack: HELLO was refused, and a client that went on got replies in RESP2.
 #[test]
 fn hello_3_without_room_for_a_connection_is_taken_where_the_server_has_agreed_before() {
