@@ -4,6 +4,7 @@
 //!   grammar ─ calls ─┬─ keys     engine::command::keys  beside  COMMAND GETKEYS
 //!                    ├─ dryrun   respool's ACL DRYRUN   beside  that of the server, with the same rules
 //!                    └─ effects  a restricted user's calls through respool: what it may not touch stays as it is
+//! waits     WAIT and WAITAOF  beside  a direct connection
 //! lines     replies with line breaks that a client puts into the text of a script or a function
 //! ```
 //! The servers are those of `tests/servers/install`. One that is not on this machine is skipped by name, on standard error. A test runs
@@ -16,6 +17,7 @@ mod effects;
 mod grammar;
 mod keys;
 mod lines;
+mod waits;
 
 use std::io::Write;
 
@@ -69,6 +71,7 @@ macro_rules! each_server {
 
         mod lines_break_only_behind_delimiters_at { $(#[test] fn $name() { crate::lines::compare($server) })* }
         mod broken_lines_reach_nobody_else_at { $(#[test] fn $name() { crate::lines::look($server) })* }
+        mod wait_counts_replicas_as_directly_at { $(#[test] fn $name() { crate::waits::compare($server) })* }
 
         #[test]
         fn every_server_is_here() {
