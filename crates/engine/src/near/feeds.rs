@@ -118,9 +118,9 @@ impl Engine {
     /// A feed told of changes.
     pub(crate) fn cache_changed(&mut self, node: NodeId, changed: &Changed) {
         let Some(near) = self.near.as_deref_mut() else { return };
-        self.stats.cache_dropped_changed += match changed {
-            Changed::All => near.table.drop_node(node),
-            Changed::Keys(keys) => {
+        self.stats.cache_dropped_changed += match changed.keys() {
+            None => near.table.drop_node(node),
+            Some(keys) => {
                 keys.iter().map(|key| near.table.drop_key(near.hashes.key(key))).sum::<u64>()
             }
         };

@@ -92,6 +92,22 @@ impl Engine {
             .then_some(owner)
     }
 
+    /// The list of these keys as it is sent, written once for all clients: by the address of the names, which `ByPrefix` keeps.
+    fn list_of(
+        &mut self,
+        lists: &mut BTreeMap<*const Name, Arc<[u8]>>,
+        keys: &Arc<[Name]>,
+    ) -> Arc<[u8]> {
+        if let Some(list) = lists.get(&keys.as_ptr()) {
+            return list.clone();
+        }
+        let mut list = Vec::new();
+        self.write_list(&mut list, keys);
+        let list: Arc<[u8]> = list.into();
+        lists.insert(keys.as_ptr(), list.clone());
+        list
+    }
+
     /// A server told over this connection that these keys changed.
     pub(super) fn tell_broadcast(
         &mut self,
@@ -100,6 +116,7 @@ impl Engine {
         keys: &Arc<[Name]>,
     ) {
         let mut by_prefix = ByPrefix::new(keys);
+        let mut lists = BTreeMap::new();
         // Over a connection of its own nobody but the owner hears anything.
         let listeners: Vec<ClientId> = match from.owner {
             Some(owner) => self.caches.broadcast.get(&owner).copied().into_iter().collect(),
@@ -124,7 +141,8 @@ impl Engine {
             }
             self.account_rest(id);
             for keys in told {
-                self.tell_in_order(Some(by), id, Changed::Keys(keys));
+                let list = self.list_of(&mut lists, &keys);
+                self.tell_in_order(Some(by), id, Changed::Listed(keys, list));
             }
         }
     }

@@ -25,7 +25,7 @@
 //! A lost connection means that changes may have been missed, so everybody whose keys it told of is told to drop all.
 //!
 //! Files: `commands` CLIENT TRACKING and its kin, `feed` the connections, `own` those of one client, `order` what is read and told while a
-//! request is under way elsewhere, `reading` which keys are read just now, `again` those that are told once more, `broadcast` those that hear of all keys with a prefix, `wire` the message. Here: the table, and the way of an invalidation.
+//! request is under way elsewhere, `reading` which keys are read just now, `again` those that are told once more, `broadcast` those that hear of all keys with a prefix, `telling` the message to a client, `wire` that of a server. Here: the table, and the way of an invalidation.
 //!
 //! Not here: the connections' lives (`connect`).
 //!
@@ -40,6 +40,7 @@ mod own;
 mod prefixes;
 mod readers;
 mod reading;
+mod telling;
 pub(crate) mod wire;
 
 use crate::blocking::blocks;
@@ -48,10 +49,9 @@ use crate::command::{self, CommandId, Flags, ids};
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{
-    FAN_KEY_COST, FAN_NAME_COST, FAN_READER_COST, RELINK_MS, TRACKED_BYTES_MAX, TRACKED_KEYS_MAX,
-    TRACKED_PART, TRACKED_REQUEST_KEYS_MAX,
+    FAN_KEY_COST, FAN_READER_COST, RELINK_MS, TRACKED_BYTES_MAX, TRACKED_KEYS_MAX, TRACKED_PART,
+    TRACKED_REQUEST_KEYS_MAX,
 };
-use crate::news::What;
 use crate::overtaken::is_script;
 use crate::reply::Fault;
 use crate::route::Way;
@@ -67,13 +67,10 @@ use core::ops::Bound;
 use order::{Asked, Marks, State, Waiting};
 use readers::{ReadKeys, Readers};
 use reading::{Reading, keys_bytes};
-use resp::{Protocol, encode};
+use resp::Protocol;
 
 /// A key's name, held once however many cache it.
 type Name = Arc<[u8]>;
-
-/// The channel on which RESP2 clients hear of changes (`TrackingChannelName` in Redis' tracking.c).
-const CHANNEL: &[u8] = b"__redis__:invalidate";
 
 /// The database of the connection by which clients in RESP2 hear of changes. Servers tell of a key whichever database it changes in
 /// (`trackingInvalidateKey` in Redis' tracking.c), so one to each node is enough.
@@ -248,8 +245,20 @@ struct Leaving {
 pub(crate) enum Changed {
     /// These.
     Keys(Arc<[Name]>),
+    /// These, with the list of them as it stands in the message to each of many clients.
+    Listed(Arc<[Name]>, Arc<[u8]>),
     /// Any: all of them are to be dropped.
     All,
+}
+
+impl Changed {
+    /// The keys. `None`: all of them.
+    pub(crate) fn keys(&self) -> Option<&Arc<[Name]>> {
+        match self {
+            Self::Keys(keys) | Self::Listed(keys, _) => Some(keys),
+            Self::All => None,
+        }
+    }
 }
 
 impl Tracking {
@@ -532,9 +541,9 @@ impl Engine {
             self.cache_changed(key.node, &changed);
             return Ok(());
         }
-        match changed {
-            Changed::All => self.flush_caches(key),
-            Changed::Keys(keys) => self.keys_changed((now, id), key, &keys),
+        match changed.keys() {
+            None => self.flush_caches(key),
+            Some(keys) => self.keys_changed((now, id), key, keys),
         }
         Ok(())
     }
@@ -722,79 +731,9 @@ impl Engine {
             self.tell_changed(id, &Changed::Keys(vast.keys));
         }
     }
-
-    /// Tells a client, or the one that it is redirected to.
-    fn tell_changed(&mut self, id: ClientId, changed: &Changed) {
-        let Some(client) = self.clients.get(id) else { return };
-        let Some(tracking) = client.tracking.as_ref() else { return };
-        let target = tracking.redirect;
-        if target == 0 {
-            // A server tells a RESP2 client only of redirected keys (`sendTrackingMessage` of Redis 7.0).
-            if client.protocol == Protocol::Resp3 {
-                self.push_changed(id, changed);
-            }
-            return;
-        }
-        if self.push_changed_to(target, changed) {
-            return;
-        }
-        if self.settings.workers > 1 {
-            return self.tell_others(0, What::Changed { client: target, changed: changed.clone() });
-        }
-        if let Some(tracking) = self.clients.get_mut(id).and_then(|c| c.tracking.as_mut()) {
-            tracking.broken = true;
-        }
-        if client_is_resp3(self, id) {
-            self.push(id, |out| {
-                encode::push(out, 2);
-                encode::bulk(out, b"tracking-redir-broken");
-                encode::integer(out, target as i64);
-            });
-        }
-    }
-
-    /// The client of this number is told, if it is here.
-    pub(crate) fn push_changed_to(&mut self, number: u64, changed: &Changed) -> bool {
-        let Some(target) = self.client_numbered(number) else { return false };
-        self.push_changed(target, changed);
-        true
-    }
-
-    fn push_changed(&mut self, id: ClientId, changed: &Changed) {
-        let Some(client) = self.clients.get(id) else { return };
-        let (protocol, listens) = (client.protocol, client.listens());
-        if protocol == Protocol::Resp2 && !listens {
-            return;
-        }
-        let mut message = Vec::new();
-        match protocol {
-            Protocol::Resp3 => {
-                encode::push(&mut message, 2);
-                encode::bulk(&mut message, b"invalidate");
-            }
-            Protocol::Resp2 => {
-                encode::array(&mut message, 3);
-                encode::bulk(&mut message, b"message");
-                encode::bulk(&mut message, CHANNEL);
-            }
-        }
-        match changed {
-            Changed::All => encode::null(&mut message, protocol),
-            Changed::Keys(keys) => {
-                self.grants.fan.pay(keys.len() * FAN_NAME_COST, false);
-                encode::array(&mut message, keys.len());
-                keys.iter().for_each(|key| encode::bulk(&mut message, self.outward_name(key)));
-            }
-        }
-        self.push(id, |out| out.extend_from_slice(&message));
-    }
 }
 
 /// Whether a command reads what it says only itself, its declared keys at the least.
 fn runs_script(row: CommandId) -> bool {
     matches!(row, ids::EVAL | ids::EVALSHA | ids::FCALL)
-}
-
-fn client_is_resp3(engine: &Engine, id: ClientId) -> bool {
-    engine.clients.get(id).is_some_and(|client| client.protocol == Protocol::Resp3)
 }

@@ -102,13 +102,12 @@ struct Later {
 }
 
 impl Later {
-    /// Bytes of the entry. Shared names of keys count in full, as the message holds all of them.
+    /// Bytes of the entry. Shared names and lists of keys count in full, as the message holds all of them.
     fn bytes(&self) -> usize {
-        let keys: usize = match &self.changed {
-            Changed::Keys(keys) => keys.iter().map(|key| key.len() + size_of::<Name>()).sum(),
-            Changed::All => 0,
-        };
-        size_of::<Self>() + keys
+        let names = self.changed.keys().into_iter().flat_map(|keys| keys.iter());
+        let keys: usize = names.map(|key| key.len() + size_of::<Name>()).sum();
+        let list = if let Changed::Listed(_, list) = &self.changed { list.len() } else { 0 };
+        size_of::<Self>() + keys + list
     }
 }
 
@@ -163,10 +162,8 @@ impl Tracking {
     /// The place of its blocking command, if this change may be that one's doing.
     fn blocked_by(&self, head: u32, changed: &Changed) -> Option<u32> {
         let (seq, keys) = self.blocked.as_ref().filter(|(seq, _)| !is_before(*seq, head))?;
-        let concerns = match changed {
-            Changed::Keys(changed) => changed.iter().any(|key| keys.contains(key)),
-            Changed::All => false,
-        };
+        let mut changed = changed.keys().into_iter().flat_map(|changed| changed.iter());
+        let concerns = changed.any(|key| keys.contains(key));
         // Nothing overtakes what waits already.
         (concerns || !self.later.is_empty()).then_some(*seq)
     }
