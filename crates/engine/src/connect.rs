@@ -26,6 +26,7 @@ use crate::topology::Topology;
 use crate::upstream::inflight::{OwnCommand, Owner, Run};
 use crate::upstream::roles::serves;
 use crate::upstream::{Down, Lane, Role, State, Upstream, UpstreamKey, backoff, greeting};
+use crate::write_offset::is_before_7;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -315,9 +316,9 @@ impl Engine {
             (OwnCommand::Hello, None) => {
                 self.learn_zone(key.node, reply);
                 self.facts.learn(reply, key.protocol());
-                let offset_by_writes = self.facts.has_offset_by_writes();
+                let moved_by = self.facts.offset_moved_by();
                 if let Some(upstream) = self.upstreams.get_mut(id) {
-                    upstream.offset_by_writes = offset_by_writes;
+                    upstream.offset_moved_by = moved_by;
                 }
             }
             (OwnCommand::Word, error) => self.word_answered(now, id, error),
@@ -335,6 +336,7 @@ impl Engine {
             (OwnCommand::Learn, None) => self.learning_answered(now, reply),
             (OwnCommand::Lookup(round), _) => self.lookup_answered(round, Some(reply)),
             (OwnCommand::Functions, _) => self.functions_told(reply),
+            (OwnCommand::Offset, Some(error)) if is_before_7(&error) => {}
             (OwnCommand::Offset, Some(error)) => return self.offset_refused(now, id, &error),
             (
                 OwnCommand::Slots

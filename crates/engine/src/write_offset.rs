@@ -8,11 +8,12 @@
 //! |---|---|---|
 //! | Redis before 7.2 | all | `PING` |
 //! | Redis since 7.2, Valkey | those that are sent to replicas | `FUNCTION RESTORE` of a dump without functions |
+//! | one that knows no `HELLO` (Redis before 6, or renamed), so its version is unknown | | both |
 //!
 //! `FUNCTION RESTORE … APPEND` goes to replicas whenever it succeeds (`functionRestoreCommand` in Redis' functions.c), names no key, works in a cluster, and
 //! adds nothing with this dump.
 //!
-//! A refused command in front (`NOPERM`, `OOM`, `NOREPLICAS`) leaves an old offset, and the server's count would be too high. So the client gets the error.
+//! A refused command in front (`NOPERM`, `OOM`, `NOREPLICAS`, renamed) leaves an old offset, and the server's count would be too high. So the client gets the error.
 //! In a transaction nothing can stand in front of `WAIT`, so `EXEC` is refused where `PING` is not enough.
 //!
 //! Not here: primaries that were lost (`unconfirmed`), the wait (`blocking`, `errand`).
@@ -31,15 +32,36 @@ use crate::upstream::inflight::OwnCommand;
 /// (`verifyDumpPayload` in Redis' cluster.c).
 const NO_FUNCTIONS: &[u8] = b"\x0a\x00\x5d\x9b\x5c\x40\x0f\x7f\xa2\xda";
 
+/// The commands that move the write offset of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum MovedBy {
+    /// The server has not told its version.
+    #[default]
+    Unknown,
+    /// All.
+    Any,
+    /// Those that the server sends to replicas.
+    Writes,
+}
+
+/// Whether this error says that the server is older than Redis 7.0, where all commands move the offset: later ones quote the name otherwise (`processCommand` in server.c).
+pub(crate) fn is_before_7(error: &[u8]) -> bool {
+    error.starts_with(b"ERR unknown command `")
+}
+
 impl Engine {
     /// Moves the write offset of this connection to the end of the replication stream, for the `WAIT` behind.
     pub(crate) fn move_write_offset(&mut self, now: Time, id: UpstreamId) {
-        let Some(upstream) = self.upstreams.get(id) else { return };
-        let words: &[&[u8]] = match upstream.offset_by_writes {
-            true => &[b"FUNCTION", b"RESTORE", NO_FUNCTIONS, b"APPEND"],
-            false => &[b"PING"],
+        let Some(moved_by) = self.upstreams.get(id).map(|upstream| upstream.offset_moved_by) else {
+            return;
         };
-        self.say_own(now, id, OwnCommand::Offset, words);
+        if moved_by != MovedBy::Writes {
+            self.say_own(now, id, OwnCommand::Offset, &[b"PING"]);
+        }
+        if moved_by != MovedBy::Any {
+            let words = [&b"FUNCTION"[..], b"RESTORE", NO_FUNCTIONS, b"APPEND"];
+            self.say_own(now, id, OwnCommand::Offset, &words);
+        }
     }
 
     /// The server refused to move the write offset. The `WAIT` behind gets the error, and the connection ends.
@@ -57,10 +79,8 @@ impl Engine {
         }
         let lease = self.clients.get(id).and_then(|client| client.lease.as_ref());
         let upstream = lease.and_then(|lease| self.upstreams.get(lease.upstream?));
-        let is_old = match upstream {
-            Some(upstream) => upstream.offset_by_writes,
-            None => self.facts.has_offset_by_writes(),
-        };
-        is_old.then(|| Failure::refusal(error_reply(reject::WAIT_INSIDE.as_bytes())))
+        let moved_by = upstream.map_or(self.facts.offset_moved_by(), |up| up.offset_moved_by);
+        (moved_by != MovedBy::Any)
+            .then(|| Failure::refusal(error_reply(reject::WAIT_INSIDE.as_bytes())))
     }
 }

@@ -16,6 +16,7 @@ use crate::node::{self, Address};
 use crate::settings::{Node, Settings};
 use crate::time::Time;
 use crate::topology::Router;
+use crate::write_offset::MovedBy;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -119,10 +120,13 @@ impl ServerFacts {
         self.hello[usize::from(protocol == Protocol::Resp3)].is_some()
     }
 
-    /// Whether only commands that are sent to replicas move the write offset of a connection (`call` in server.c of Redis 7.2). A server that did not say its version counts as one.
-    #[must_use]
-    pub fn has_offset_by_writes(&self) -> bool {
-        self.is_since(7, 2)
+    /// The commands that move the write offset of a connection (`call` in server.c of Redis 7.2).
+    pub(crate) fn offset_moved_by(&self) -> MovedBy {
+        match self.is_since(7, 2) {
+            _ if self.version.is_empty() => MovedBy::Unknown,
+            true => MovedBy::Writes,
+            false => MovedBy::Any,
+        }
     }
 
     /// Whether it is a Valkey of this version or a later one, as far as is known.

@@ -35,6 +35,7 @@ use crate::stats::node::Traffic;
 use crate::time::Time;
 use crate::topology::Place;
 use crate::waiting::Waiting;
+use crate::write_offset::MovedBy;
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -268,8 +269,8 @@ pub struct Upstream {
     pub(crate) wake_at: Option<Time>,
     /// The id that the connection has at its server; `None` if that has not told it.
     pub server_id: Option<u64>,
-    /// Only commands that the server sends to replicas move the connection's write offset (see `write_offset`).
-    pub(crate) offset_by_writes: bool,
+    /// The commands that move the connection's write offset.
+    pub(crate) offset_moved_by: MovedBy,
     /// Scripts that were loaded over this connection.
     pub(crate) scripts: BTreeSet<Digest>,
     /// What went over it; its requests are counted by `inflight`, and `traffic.requests` is what that had at the last reset of the counters.
@@ -331,7 +332,7 @@ impl Upstream {
             told_epoch: None,
             wake_at: None,
             server_id: None,
-            offset_by_writes: false,
+            offset_moved_by: MovedBy::default(),
             scripts: BTreeSet::new(),
             traffic: Traffic::default(),
             short_lives: 0,
@@ -539,7 +540,7 @@ impl Upstream {
         self.scanner.reset();
         pool.give(core::mem::take(&mut self.tail));
         self.scripts.clear();
-        (self.server_id, self.offset_by_writes) = (None, false);
+        (self.server_id, self.offset_moved_by) = (None, MovedBy::default());
         self.forwarded = 0;
         self.in_push = false;
         self.waits_for_buffer = false;

@@ -38,6 +38,24 @@ fn the_command_in_front_of_wait_is_one_that_moves_the_write_offset_of_this_serve
     }
 }
 
+// Found by an attack: respool took a server without HELLO for an old one.
+#[test]
+fn both_commands_stand_in_front_of_wait_where_the_version_of_the_server_is_unknown() {
+    let renamed = "-ERR unknown command 'FUNCTION', with args beginning with: 'RESTORE' ";
+    let old = "-ERR unknown command `FUNCTION`, with args beginning with: `RESTORE`, ";
+    for (reply, got) in [("+OK", ":1"), (old, ":1"), (renamed, renamed)] {
+        let mut story = Story::new();
+        story.server_says_to(
+            "HELLO",
+            "-ERR unknown command `HELLO`, with args beginning with: `2`, ",
+        );
+        story.client("a").says(["SET k 1", "WAIT 1 100"]);
+        story.conn(1).gets("SET k 1").answers("+OK");
+        story.conn(2).gets(["PING", MOVES_OFFSET, "WAIT 1 100"]).answers(["+PONG", reply, ":1"]);
+        story.client("a").gets(["+OK", got]).is_open();
+    }
+}
+
 #[test]
 fn wait_of_a_client_that_watches_keys_has_a_command_in_front_too() {
     let mut story = Story::new();
