@@ -14,6 +14,9 @@ use alloc::vec::Vec;
 /// What a key of a request takes beside its name (the name's own head, and its places in both lists).
 const READ_BYTES: usize = 96;
 
+/// Keys are looked for one by one where so many times as many are read. Otherwise one pass over both is faster.
+const MERGE_RATIO: usize = 16;
+
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reading {
@@ -69,14 +72,16 @@ impl Reading {
         if !self.is_open(from) {
             return found;
         }
-        if keys.len() <= self.places.len() {
+        if keys.len() * MERGE_RATIO < self.places.len() {
             let places = keys.iter().map(|key| (self.place_of(key, from), key));
             found.extend(places.filter_map(|(place, key)| Some((place?, key.clone()))));
             return found;
         }
+        // Both are in order.
+        let mut keys = keys.iter().peekable();
         for (key, place) in self.places.iter().filter(|(_, place)| !is_before(*place, from)) {
-            let is_new = found.last().is_none_or(|(_, last)| last != key);
-            if is_new && keys.binary_search(key).is_ok() {
+            while keys.next_if(|changed| *changed < key).is_some() {}
+            if keys.next_if(|changed| *changed == key).is_some() {
                 found.push((*place, key.clone()));
             }
         }

@@ -201,7 +201,7 @@ fn each_request_is_done_with_the_rights_of_the_user_that_it_was_said_as() {
 #[test]
 fn whatever_breaks_nobody_has_the_rights_of_another_user() {
     let (mut checked, mut refused, mut closed) = (0, 0, 0);
-    for seed in 0..40 {
+    for seed in 0..if super::is_long() { 240 } else { 24 } {
         let mut rng = SimRng::new(seed);
         let faults = SimFaults::breaking(&mut rng);
         let mut town = Town::new(seed, SimFaults::none());
