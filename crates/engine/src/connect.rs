@@ -127,7 +127,8 @@ impl Engine {
             None if key.lane == Lane::Broadcast => self.has_room_for_feed(&key),
             None if is_private(&key, role) => true,
             None => {
-                self.has_room_at_all() && (self.has_room_at(key.node) || self.end_idle(key.node))
+                (self.has_room_at_all() || self.end_idle_anywhere())
+                    && (self.has_room_at(key.node) || self.end_idle(key.node))
             }
         };
         if !has_room {

@@ -60,6 +60,8 @@ impl Engine {
         let eject = self.settings.eject();
         // What a configuration names was checked, as at the start.
         self.router = Router::new(shards_of(&self.settings).unwrap_or(None), eject);
+        // The new servers say nothing about what the former ones acknowledged (`unconfirmed`).
+        self.router.primary_lost_at = Some(now);
         self.begin_topology(now);
         self.route_epoch = self.route_epoch.wrapping_add(1);
         self.forget_what_they_told();

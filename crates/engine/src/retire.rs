@@ -162,6 +162,25 @@ impl Engine {
         idle.is_some()
     }
 
+    /// Makes room for a connection to any server by ending an idle one that clients share, whichever server that is to: the one with the oldest progress, and those that
+    /// tell no client of changes first. Returns whether there was any.
+    pub(crate) fn end_idle_anywhere(&mut self) -> bool {
+        let is_idle = |up: &Upstream| {
+            up.role == Role::Shared
+                && up.key.owner.is_none()
+                && matches!(up.key.lane, Lane::Shared | Lane::Tracked)
+                && up.is_ready()
+                && up.inflight.is_empty()
+                && up.out.pending() == 0
+                && up.waiters.is_empty()
+        };
+        let idle = self.upstreams.iter().filter(|(_, up)| is_idle(up));
+        let idle = idle.min_by_key(|(_, up)| (up.key.lane == Lane::Tracked, up.progress_at));
+        let idle = idle.map(|(id, _)| id);
+        idle.into_iter().for_each(|id| self.remove_upstream(id));
+        idle.is_some()
+    }
+
     /// This connection serves somebody else from now on.
     pub(crate) fn set_role(&mut self, id: UpstreamId, role: Role) {
         let Some(upstream) = self.upstreams.get_mut(id) else { return };

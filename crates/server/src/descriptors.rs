@@ -193,12 +193,6 @@ fn upstreams_least(config: &Config) -> usize {
     workers * (servers(config) * SHARED_LEAST + engines(config) * PRIVATE_KINDS)
 }
 
-/// Connections of single clients at most, of one tenant.
-fn private_wanted(config: &Config) -> usize {
-    let Limits { leases_max, noloop_conns_max, large_transfers_max, .. } = config.limits;
-    (leases_max + noloop_conns_max + large_transfers_max) * (1 + others(config))
-}
-
 fn servers(config: &Config) -> usize {
     tenants(config).map(|config| config.upstream.urls().count() + others(config)).sum()
 }
@@ -225,8 +219,8 @@ impl Allotment {
         let workers = fit.workers.max(1);
         let admin = if fit.admin.listen.is_empty() { 0 } else { self.admin.descriptors() };
         let room = self.limit.saturating_sub(self.files + admin + self.clients);
-        let private: usize = tenants(fit).map(private_wanted).sum();
-        let each = room.saturating_sub(private) / servers(fit).max(1);
+        // Few of the connections of single clients are in use at a time, and clients are seldom as many as they may be.
+        let each = room / servers(fit).max(1);
         let part = |config: &mut Config| {
             // Each deployment has the bound for itself.
             let (urls, others) = (config.upstream.urls().count(), others(config));
@@ -389,10 +383,9 @@ mod tests {
         }
     }
 
-    /// Connections to servers by the bounds of all tenants.
+    /// Shared connections to servers by the bounds of all tenants.
     fn all_conns(fit: &Config) -> usize {
-        let shared = |config: &Config| config.limits.shared_conns_max * (1 + others(config));
-        tenants(fit).map(|config| shared(config) + private_wanted(config)).sum()
+        tenants(fit).map(|config| config.limits.shared_conns_max * (1 + others(config))).sum()
     }
 
     // Found by an attack: the table of one tenant's cluster named 2,000 nodes, and no client of any tenant found a descriptor.

@@ -132,6 +132,21 @@ fn connections_to_all_servers_together_have_a_bound() {
     }
     assert!((1..6).contains(&refused), "{refused}");
     assert!(story.open_conns() <= 4, "{}", story.open_conns());
+    for number in 1..=story.connects_made() {
+        while story.conn(number).takes_one().is_some() {
+            story.conn(number).answers("nil");
+        }
+    }
+    // An idle connection ends for a new one.
+    for key in ["a4", "b4", "c1"] {
+        let client = format!("{key}3");
+        story.client(&client).takes_text();
+        story.client(&client).says(&*format!("GET {key}"));
+        let asked = story.conn_with(&format!("GET {key}"));
+        story.conn(asked).gets(&*format!("GET {key}")).answers("\"v\"");
+        story.client(&client).gets("\"v\"");
+    }
+    assert!(story.open_conns() <= 4, "{}", story.open_conns());
 }
 
 // Found by an attack: HELLO was refused, and a client that went on got replies in RESP2.

@@ -24,6 +24,19 @@ fn a_client_that_was_idle_when_its_server_was_lost_gets_an_error_once() {
     story.conn(3).gets(WAIT);
 }
 
+// Found by an attack: WAIT counted the replicas of the new server.
+#[test]
+fn servers_that_a_configuration_replaces_confirm_nothing_of_the_former_ones() {
+    let mut story = Story::new();
+    story.client("a").says("SET k 1");
+    story.conn(1).gets("SET k 1").answers("+OK");
+    story.client("a").gets("+OK");
+    story.reconfigures(|settings| settings.node.address = engine::node::Address::tcp("new", 7000));
+    story.client("a").says("WAIT 1 0").gets(LOST).says("WAIT 1 0");
+    story.node("new").gets(WAIT).answers(["+OK", ":1"]);
+    story.client("a").gets(":1");
+}
+
 #[test]
 fn a_transaction_with_wait_is_not_executed_behind_a_lost_server() {
     for wait in ["WAIT 1 0", "WAITAOF 1 0 0"] {

@@ -59,6 +59,9 @@ impl Conn {
     }
 }
 
+/// Bytes of a handshake that is large: a `ClientHello` with keys of every kind takes 2 KB, a chain of certificates some KB.
+const LARGE_HELLO_BYTES: usize = 16 << 10;
+
 impl Layer {
     /// Has the sums know what a connection weighs now.
     #[inline]
@@ -118,7 +121,8 @@ impl Layer {
     }
 
     fn shed_unfinished(&mut self, at: usize, wanted: usize) -> usize {
-        let (mut free, mut most) = (0, self.unfinished.largest(at));
+        let mut free = self.shed_large_hellos(at, wanted);
+        let mut most = self.unfinished.largest(at);
         // The largest crowds down to the half of the largest, then those that are the largest now.
         while most > 0 && free < wanted {
             most /= 2;
@@ -130,6 +134,23 @@ impl Layer {
                 if self.is_in_crowd(id, at, most) {
                     free += self.shed(id);
                 }
+            }
+        }
+        free
+    }
+
+    /// Gives up clients that are not through and hold much of a handshake, the last ones first, whatever their addresses. Few honest handshakes are so large.
+    fn shed_large_hellos(&mut self, at: usize, wanted: usize) -> usize {
+        let mut free = 0;
+        for index in (0..self.arrivals.len()).rev() {
+            if free >= wanted {
+                break;
+            }
+            let Some((_, id)) = self.arrivals.get(index).copied() else { break };
+            let weight = self.conns.get(id).map_or(0, |conn| conn.weight);
+            let is_large = weight > CONN_BYTES + LARGE_HELLO_BYTES;
+            if is_large && self.is_shed_from(id, at, |phase| *phase != Phase::Open) {
+                free += self.shed(id);
             }
         }
         free
@@ -170,8 +191,8 @@ impl<D> Secured<D> {
         &self.layer.weights.by_place
     }
 
-    /// Gives up clients of the tenant at this place that are not through their handshake, until so many bytes are free; how many are. Those from addresses with
-    /// most of them go first, and of them those that came last. They are closed in the next wait.
+    /// Gives up clients of the tenant at this place that are not through their handshake, until so many bytes are free; how many are. Those that hold more than
+    /// [`LARGE_HELLO_BYTES`] of it go first, then those from addresses with most of them, and of them those that came last. They are closed in the next wait.
     pub(in super::super) fn shed_unfinished(&mut self, place: usize, wanted: usize) -> usize {
         self.layer.shed_unfinished(place, wanted)
     }

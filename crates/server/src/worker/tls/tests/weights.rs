@@ -110,3 +110,33 @@ fn a_flood_makes_room_for_those_of_other_addresses() {
     world.turn();
     assert_eq!((world.driver.weights(), world.driver.inner().conns()), (&[0][..], 0));
 }
+
+// Found by an attack: newcomers were closed, since each of the large handshakes came from another address.
+#[test]
+fn large_handshakes_without_an_end_go_before_those_that_came_last() {
+    let authority = authority();
+    let mut world = World::new(7, SimFaults::none(), settings(&authority));
+    let mut peers = Vec::new();
+    // A record with the begin of a ClientHello of 60,000 bytes.
+    let record = [&[22, 3, 1, 0x3f, 0xff, 1, 0, 0xea, 0x60][..], &[0; 0x3ffb]].concat();
+    for token in 20..24 {
+        let (sim, _) = world.client(Token(token));
+        sim.send(&record);
+        sim.send(&[22, 3, 1, 0x3f, 0xff]);
+        sim.send(&[0; 0x3fff]);
+        peers.push(sim);
+    }
+    for _ in 0..200 {
+        world.turn();
+    }
+    let each = world.driver.weights()[0] / 4;
+    assert!(each > CONN_BYTES + (16 << 10), "{each}");
+    let (_newcomer, _) = world.client(Token(30));
+    assert!(world.driver.shed_unfinished(0, each) >= each);
+    for _ in 0..10 {
+        world.turn();
+    }
+    assert!(world.closed(Token(30)).is_none());
+    let closed = (20..24).filter(|token| world.closed(Token(*token)).is_some()).count();
+    assert!((1..4).contains(&closed), "{closed}");
+}
