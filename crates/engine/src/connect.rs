@@ -314,14 +314,7 @@ impl Engine {
                 self.disown_primary(key.node);
                 return self.fail_upstream(now, id, "is no primary any more", None);
             }
-            (OwnCommand::Hello, None) => {
-                self.learn_zone(key.node, reply);
-                self.facts.learn(reply, key.protocol());
-                let moved_by = self.facts.offset_moved_by();
-                if let Some(upstream) = self.upstreams.get_mut(id) {
-                    upstream.offset_moved_by = moved_by;
-                }
-            }
+            (OwnCommand::Hello, None) => self.learn_from_hello(id, &key, reply),
             (OwnCommand::Word, error) => self.word_answered(now, id, error),
             (OwnCommand::Unknown(word), _) => self.second_word_answered(id, word),
             (OwnCommand::Unblock, _) => self.unblock_answered(id, Some(reply)),
@@ -379,6 +372,16 @@ impl Engine {
             ) => return self.own_refused(now, id, own, error),
         }
         self.greet_on(now, id, own);
+    }
+
+    /// A server says in its answer to HELLO what it is.
+    fn learn_from_hello(&mut self, id: UpstreamId, key: &UpstreamKey, hello: &[u8]) {
+        self.learn_zone(key.node, hello);
+        self.facts.learn(hello, key.protocol());
+        let moved_by = self.facts.offset_moved_by();
+        if let Some(upstream) = self.upstreams.get_mut(id) {
+            upstream.offset_moved_by = moved_by;
+        }
     }
 
     /// The zone that a server tells in its answer to HELLO (Valkey 8.1).

@@ -1,7 +1,8 @@
 //! Commands that wait at the server: each on a connection of its own.
 
+use crate::waits::MOVES_OFFSET;
 use crate::words::cluster::lost;
-use crate::words::{MOVES_OFFSET, Story, large_set};
+use crate::words::{Story, large_set};
 
 #[test]
 fn a_client_that_waits_holds_up_nobody_else() {

@@ -7,8 +7,9 @@
 //!
 //! Invariant: each story replays the trigger that the report names, not only the rule behind it.
 
+use crate::waits::MOVES_OFFSET;
 use crate::words::cluster::{list, moved, seeds, table};
-use crate::words::{HELLO_2, MOVES_OFFSET, Story, request, wire};
+use crate::words::{HELLO_2, Story, request, wire};
 use engine::command::{COUNT, CommandId};
 use engine::node::Address;
 use engine::{Action, ClientId, Engine, Settings, Time, UpstreamId};

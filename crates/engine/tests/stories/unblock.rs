@@ -1,6 +1,7 @@
 //! CLIENT UNBLOCK: the server ends the wait, and nothing else is hit.
 
-use crate::words::{MOVES_OFFSET, Story};
+use crate::waits::MOVES_OFFSET;
+use crate::words::Story;
 
 /// One client that waits over connection 1, which the server knows as 991.
 fn waiting() -> Story {

@@ -1,6 +1,7 @@
 //! `WAIT` and `WAITAOF` of clients that were connected when a primary was lost.
 
-use crate::words::{HELLO_2, MOVES_OFFSET, Story};
+use crate::waits::MOVES_OFFSET;
+use crate::words::{HELLO_2, Story};
 use engine::Settings;
 use engine::settings::OnLoss;
 

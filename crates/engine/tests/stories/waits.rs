@@ -2,9 +2,13 @@
 //!
 //! Not here: primaries that were lost (`unconfirmed`), several primaries (`blocking`).
 
-use crate::words::{HELLO_2, MOVES_OFFSET, Story};
+use crate::words::{HELLO_2, Story};
 use engine::Settings;
 use engine::settings::OnLoss;
+
+/// The request in front of a `WAIT`, as stories show it.
+pub(crate) const MOVES_OFFSET: &str =
+    "FUNCTION RESTORE \n\0]\u{fffd}\\@\u{f}\u{7f}\u{fffd}\u{fffd} APPEND";
 
 const NOPERM: &str = "-NOPERM this user has no permissions to run the 'function|restore' command";
 

@@ -43,10 +43,6 @@ const TURNS_MAX: usize = 20_000;
 /// What one read of a socket brings at most, as the worker's receive buffer does.
 const READ_BYTES: usize = 64 << 10;
 
-/// The request in front of a `WAIT`, as stories show it.
-pub(crate) const MOVES_OFFSET: &str =
-    "FUNCTION RESTORE \n\0]\u{fffd}\\@\u{f}\u{7f}\u{fffd}\u{fffd} APPEND";
-
 /// Redis 7.2's answer to HELLO 2, as far as the engine looks at it.
 pub(crate) const HELLO_2: &str = "*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.2.5\r\n$5\r\nproto\r\n:2\r\n\
     $2\r\nid\r\n:991\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n";
