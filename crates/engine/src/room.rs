@@ -55,7 +55,9 @@ impl Engine {
 
     /// Whether one more connection may be made that clients share, to whichever server: the table of a cluster may name thousands.
     pub(crate) fn has_room_at_all(&self) -> bool {
-        self.by_key.len() < self.settings.limits.shared_conns_max
+        let max = self.settings.limits.shared_conns_max;
+        self.by_key.len() < max
+            || self.by_key.keys().filter(|key| key.owner.is_none()).count() < max
     }
 
     /// Whether one more connection to this node may be made that clients share.
