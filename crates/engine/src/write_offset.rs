@@ -38,9 +38,9 @@ pub(crate) enum MovedBy {
     /// The server has not told its version.
     #[default]
     Unknown,
-    /// All.
+    /// All commands.
     Any,
-    /// Those that the server sends to replicas.
+    /// Commands that the server sends to replicas.
     Writes,
 }
 
