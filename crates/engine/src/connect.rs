@@ -127,8 +127,9 @@ impl Engine {
             None if key.lane == Lane::Broadcast => self.has_room_for_feed(&key),
             None if is_private(&key, role) => true,
             None => {
-                (self.has_room_at_all() || self.end_idle_anywhere())
-                    && (self.has_room_at(key.node) || self.end_idle(key.node))
+                // The room at the node comes first: a connection ends only for one that is made.
+                (self.has_room_at(key.node) || self.end_idle(key.node))
+                    && (role != Role::Shared || self.has_room_at_all() || self.end_idle_anywhere())
             }
         };
         if !has_room {

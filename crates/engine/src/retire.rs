@@ -165,6 +165,10 @@ impl Engine {
     /// Makes room for a connection to any server by ending an idle one that clients share, whichever server that is to: the one with the oldest progress, and those that
     /// tell no client of changes first. Returns whether there was any.
     pub(crate) fn end_idle_anywhere(&mut self) -> bool {
+        // A request to all primaries would end its own connections in turn.
+        if self.router.primaries().len() > self.settings.limits.shared_conns_max {
+            return false;
+        }
         let is_idle = |up: &Upstream| {
             up.role == Role::Shared
                 && up.key.owner.is_none()

@@ -365,7 +365,7 @@ fn seeds(usual: u64) -> u64 {
 #[test]
 fn whoever_is_in_trouble_every_read_is_answered_once_by_somebody_who_has_the_key() {
     let mut seen = [[0; 3]; 3];
-    for seed in 0..seeds(18) {
+    for seed in 0..seeds(30) {
         let mut world = World::new(seed);
         let outcome = world.run();
         assert_eq!(outcome, Ok(()), "seed {seed}");

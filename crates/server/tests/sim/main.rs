@@ -144,7 +144,7 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn nothing_fails_and_every_byte_is_as_direct() {
-    let reached = run_kind(Kind::Sound, 66);
+    let reached = run_kind(Kind::Sound, 90);
     assert!(
         reached.coalesced > 0 && reached.cache_hits > 0,
         "the seeds do not come to what they are for"
@@ -269,7 +269,7 @@ fn trouble_on_both_sides_is_counted() {
 
 #[test]
 fn mirrors_come_and_go_and_nobody_notices() {
-    let reached = run_kind(Kind::ChangingMirrors, 102);
+    let reached = run_kind(Kind::ChangingMirrors, 150);
     assert!(reached.compared > 5 && reached.mirrored > 100, "{reached:?}");
 }
 
