@@ -583,7 +583,13 @@ impl Engine {
                     continue;
                 }
             };
-            let Some(upstream) = self.upstreams.get_mut(upstream_id) else { continue };
+            let Some(upstream) = self.upstreams.get_mut(upstream_id) else {
+                // It made room for the connection of a later part.
+                let error = Failure::loss(reject::node("of a part", "is gone"));
+                self.note_lost_part(merge, &error);
+                self.part_reply(now, merge, index, &error);
+                continue;
+            };
             let at = upstream.out.position();
             body.write(part, upstream.out.buf(&mut self.pool));
             upstream.inflight.push(Run::new(
