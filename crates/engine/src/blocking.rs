@@ -4,7 +4,7 @@
 //! timeout of requests begins only behind that. When the client goes, its connection goes at once, and nothing is popped for
 //! nobody.
 //!
-//! WAIT and WAITAOF ask for copies of what this client wrote over another connection (`write_offset`).
+//! WAIT and WAITAOF count copies of the client's writes over another connection (`write_offset`).
 //!
 //! A server that becomes a replica cuts all waits short (`-UNBLOCKED force …`) and ends the connections. It took nothing for them, so such a command
 //! begins again at the new primary, as after `MOVED`, and its time anew.

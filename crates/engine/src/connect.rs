@@ -127,7 +127,7 @@ impl Engine {
             None if key.lane == Lane::Broadcast => self.has_room_for_feed(&key),
             None if is_private(&key, role) => true,
             None => {
-                // The room at the node comes first: a connection ends only for one that is made.
+                // respool asks for room at the node first, so that a connection ends only if the new connection is made.
                 (self.has_room_at(key.node) || self.end_idle(key.node))
                     && (role != Role::Shared || self.has_room_at_all() || self.end_idle_anywhere())
             }
@@ -331,8 +331,8 @@ impl Engine {
             (OwnCommand::Learn, None) => self.learning_answered(now, reply),
             (OwnCommand::Lookup(round), _) => self.lookup_answered(round, Some(reply)),
             (OwnCommand::Functions, _) => self.functions_told(reply),
-            (OwnCommand::Offset, Some(error)) if is_before_7(&error) => {}
-            (OwnCommand::Offset, Some(error)) => return self.offset_refused(now, id, &error),
+            (OwnCommand::Offset { may_lack: true }, Some(error)) if is_before_7(&error) => {}
+            (OwnCommand::Offset { .. }, Some(error)) => return self.offset_refused(now, id, &error),
             (
                 OwnCommand::Slots
                 | OwnCommand::Nodes
@@ -354,7 +354,7 @@ impl Engine {
             )
             // That ASKING failed shows in the reply behind it.
             | (OwnCommand::Delimiter(_) | OwnCommand::Script | OwnCommand::Aside | OwnCommand::Listen | OwnCommand::Shadow(_), _)
-            | (OwnCommand::Multi | OwnCommand::State | OwnCommand::Track | OwnCommand::Offset, None)
+            | (OwnCommand::Multi | OwnCommand::State | OwnCommand::Track | OwnCommand::Offset { .. }, None)
             | (
                 OwnCommand::SetName
                 | OwnCommand::Learn
@@ -375,7 +375,7 @@ impl Engine {
         self.greet_on(now, id, own);
     }
 
-    /// A server says in its answer to HELLO what it is.
+    /// Learns zone, version and role of a server from its reply to HELLO.
     fn learn_from_hello(&mut self, id: UpstreamId, key: &UpstreamKey, hello: &[u8]) {
         self.learn_zone(key.node, hello);
         self.facts.learn(hello, key.protocol());

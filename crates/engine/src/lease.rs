@@ -59,7 +59,7 @@ pub struct Lease {
     pub(crate) sent: u32,
     /// The slot of the keys still migrates to this node: respool sends `ASKING` before each request of the client, and once before `MULTI` for a transaction.
     pub(crate) asks: bool,
-    /// Since the keys are watched a request of the client went over other connections and may be under way there.
+    /// Behind WATCH the client sent a request over other connections. This request may be under way.
     pub(crate) has_beside: bool,
     /// It ends a transaction that depended on watched keys.
     pub(crate) watched: bool,

@@ -60,7 +60,7 @@ impl Engine {
         let eject = self.settings.eject();
         // What a configuration names was checked, as at the start.
         self.router = Router::new(shards_of(&self.settings).unwrap_or(None), eject);
-        // The new servers say nothing about what the former ones acknowledged (`unconfirmed`).
+        // The new servers cannot confirm writes that the former servers acknowledged (`unconfirmed`).
         self.router.primary_lost_at = Some(now);
         self.begin_topology(now);
         self.route_epoch = self.route_epoch.wrapping_add(1);

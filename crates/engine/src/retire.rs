@@ -162,8 +162,8 @@ impl Engine {
         idle.is_some()
     }
 
-    /// Makes room for a connection to any server by ending an idle one that clients share, whichever server that is to: the one with the oldest progress, and those that
-    /// tell no client of changes first. Returns whether there was any.
+    /// Makes room for a connection to any server by ending an idle shared connection to any server: first a connection without invalidations, then the connection with
+    /// the oldest progress. Returns whether a connection ended.
     pub(crate) fn end_idle_anywhere(&mut self) -> bool {
         // A request to all primaries would end its own connections in turn.
         if self.router.primaries().len() > self.settings.limits.shared_conns_max {

@@ -584,7 +584,7 @@ impl Engine {
                 }
             };
             let Some(upstream) = self.upstreams.get_mut(upstream_id) else {
-                // It made room for the connection of a later part.
+                // This connection made room for the connection of a later part.
                 let error = Failure::loss(reject::node("of a part", "is gone"));
                 self.note_lost_part(merge, &error);
                 self.part_reply(now, merge, index, &error);

@@ -86,7 +86,7 @@ impl Engine {
         }
     }
 
-    /// Answers everyone who waited on a connection that is gone.
+    /// Answers all requests of a lost connection.
     pub(crate) fn answer_lost(
         &mut self,
         now: Time,
@@ -139,13 +139,13 @@ impl Engine {
                 && half_given
                 && self.clients.get(client).is_some_and(|c| c.mid_reply == Some(id))
             {
-                // It has the first half of a reply; only a close tells it that the rest will not come.
+                // The client has the first half of a reply. Only a close tells the client that the rest will not come.
                 self.close_client(client, Some("its upstream was lost in the middle of a reply"));
                 continue;
             }
             self.stop_streaming(client, id);
             match run.command {
-                // A transaction that was just begun ends with EXECABORT; what was sent behind its MULTI must not be done by itself.
+                // A transaction that was just begun ends with EXECABORT: servers must not execute the requests behind its MULTI by themselves.
                 Some(crate::command::ids::MULTI) if !self.ends_by(error) => {
                     let replies = b"+OK\r\n".repeat(run.count as usize);
                     self.deliver(client, seq, run.count, silent, &replies);

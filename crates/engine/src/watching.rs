@@ -26,7 +26,7 @@ use crate::transaction::Queueing;
 use crate::upstream::inflight::OwnCommand;
 
 impl Engine {
-    /// A request of a client that watches keys: over its connection, or `None` for the ordinary way.
+    /// Sends a request of a client that watches keys over the connection of the watch. Returns `None` for the ordinary way.
     pub(crate) fn while_watching(&mut self, now: Time, wish: &Wish<'_>, way: Way) -> Option<Step> {
         let row = wish.row;
         let ends = matches!(row, Some(ids::UNWATCH | ids::MULTI | ids::WATCH));
@@ -103,7 +103,7 @@ impl Engine {
         is_open
     }
 
-    /// Its own connection goes along to another database; what is watched stays what it was.
+    /// Moves the dedicated connection of the client to another database. The watched keys stay watched.
     fn select_while_watching(&mut self, now: Time, wish: &Wish<'_>) -> Option<Step> {
         let client = self.clients.get(wish.id)?;
         if client.places.open() > 0 {

@@ -1,20 +1,20 @@
 //! The write offset of the connection over which `WAIT` and `WAITAOF` go.
 //!
-//! A server compares what its replicas have with the offset in the replication stream behind the last write of this connection (`woff` in Redis' server.c). A client
+//! A server counts the replicas that have the replication stream up to the last write of this connection (`woff` in Redis' server.c). A client
 //! of respool wrote over another connection. So respool sends a command in front, which moves the offset of the connection to the end of the stream, behind
 //! all writes of the client:
 //!
 //! | server | commands that move the offset | command in front |
 //! |---|---|---|
 //! | Redis before 7.2 | all | `PING` |
-//! | Redis since 7.2, Valkey | those that are sent to replicas | `FUNCTION RESTORE` of a dump without functions |
-//! | one that knows no `HELLO` (Redis before 6, or renamed), so its version is unknown | | both |
+//! | Redis since 7.2, Valkey | commands that the server sends to replicas | `FUNCTION RESTORE` of a dump without functions |
+//! | server of unknown version, without `HELLO` (Redis before 6, or renamed) | unknown | both |
 //!
 //! `FUNCTION RESTORE … APPEND` goes to replicas whenever it succeeds (`functionRestoreCommand` in Redis' functions.c), names no key, works in a cluster, and
 //! adds nothing with this dump.
 //!
 //! A refused command in front (`NOPERM`, `OOM`, `NOREPLICAS`, renamed) leaves an old offset, and the server's count would be too high. So the client gets the error.
-//! In a transaction nothing can stand in front of `WAIT`, so `EXEC` is refused where `PING` is not enough.
+//! In a transaction nothing can stand in front of `WAIT`, so respool refuses `EXEC` where `PING` is not enough.
 //!
 //! Not here: primaries that were lost (`unconfirmed`), the wait (`blocking`, `errand`).
 //!
@@ -44,7 +44,7 @@ pub(crate) enum MovedBy {
     Writes,
 }
 
-/// Whether this error says that the server is older than Redis 7.0, where all commands move the offset: later ones quote the name otherwise (`processCommand` in server.c).
+/// Whether this error comes from a server between Redis 4.0.11 and 7.0, where all commands move the offset. Later servers quote the name otherwise (`processCommand` in server.c).
 pub(crate) fn is_before_7(error: &[u8]) -> bool {
     error.starts_with(b"ERR unknown command `")
 }
@@ -56,11 +56,12 @@ impl Engine {
             return;
         };
         if moved_by != MovedBy::Writes {
-            self.say_own(now, id, OwnCommand::Offset, &[b"PING"]);
+            self.say_own(now, id, OwnCommand::Offset { may_lack: false }, &[b"PING"]);
         }
         if moved_by != MovedBy::Any {
             let words = [&b"FUNCTION"[..], b"RESTORE", NO_FUNCTIONS, b"APPEND"];
-            self.say_own(now, id, OwnCommand::Offset, &words);
+            let may_lack = moved_by == MovedBy::Unknown;
+            self.say_own(now, id, OwnCommand::Offset { may_lack }, &words);
         }
     }
 
@@ -69,7 +70,12 @@ impl Engine {
         let runs = self.take_runs(id);
         self.answer_runs(now, id, &runs, false, &Failure::refusal(error_reply(error)));
         let text = reject::quoted(error);
-        self.lose_upstream(now, id, &alloc::format!("refused FUNCTION RESTORE: {text}"), true);
+        self.lose_upstream(
+            now,
+            id,
+            &alloc::format!("refused the command in front of WAIT: {text}"),
+            true,
+        );
     }
 
     /// The reason why `EXEC` of a transaction with `WAIT` must not go to the server.

@@ -231,7 +231,7 @@ impl Allotment {
         fit.tenants.iter_mut().for_each(|tenant| part(&mut tenant.config));
     }
 
-    /// Lowers what is configured to what there is.
+    /// Lowers the configured limits to the descriptors that there are.
     fn lower(&self, config: &Config, fit: &mut Config) {
         fit.max_clients = self.clients.min(config.max_clients);
         let workers = config.workers.max(1);

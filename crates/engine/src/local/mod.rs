@@ -289,8 +289,8 @@ impl Engine {
         }
     }
 
-    /// Whether there is no room for a connection that asks the server, and the server has agreed to this protocol before. Requests get the error then: a client
-    /// whose HELLO is refused may go on in the protocol that it had, and take the replies for those of the other one.
+    /// Whether there is no room for a connection that asks the server, and the server has agreed to this protocol before. Requests get the error then: behind a
+    /// refused HELLO a client may go on in its former protocol, and read the replies as if HELLO had succeeded.
     fn agreed_before(&self, id: ClientId, protocol: Protocol, db: u32) -> bool {
         let key = self.shared_key(self.node_to_probe(protocol, db), protocol, db);
         let is_db_known = self.clients.get(id).is_some_and(|client| client.db == db);

@@ -132,7 +132,7 @@ impl Handover {
 
     /// Records the last word of the old server. Returns false if it was recorded before.
     fn settle(&mut self, now: Time) -> bool {
-        // The bus of the cluster delivers messages to each node with another delay, those of shard channels to the nodes of the shard.
+        // The bus of the cluster delivers messages to each node with another delay. The bus delivers messages of shard channels to the nodes of the shard.
         self.settles.replace(self.settles.unwrap_or(now.plus_ms(RECENT_MS))).is_none()
     }
 

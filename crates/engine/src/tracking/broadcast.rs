@@ -92,7 +92,7 @@ impl Engine {
             .then_some(owner)
     }
 
-    /// The list of these keys as it is sent, written once for all clients: by the address of the names, which `ByPrefix` keeps.
+    /// Returns the list of these keys for messages. respool writes each list once for all clients; `lists` finds it by the address of the names, which `ByPrefix` keeps.
     fn list_of(
         &mut self,
         lists: &mut BTreeMap<*const Name, Arc<[u8]>>,

@@ -243,9 +243,9 @@ struct Leaving {
 /// The keys that changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Changed {
-    /// These.
+    /// These keys.
     Keys(Arc<[Name]>),
-    /// These, with the list of them as it stands in the message to each of many clients.
+    /// These keys, with their list as the message to each of many clients has it.
     Listed(Arc<[Name]>, Arc<[u8]>),
     /// Any: all of them are to be dropped.
     All,

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 /// What a key of a request takes beside its name (the name's own head, and its places in both lists).
 const READ_BYTES: usize = 96;
 
-/// Keys are looked for one by one where so many times as many are read. Otherwise one pass over both is faster.
+/// respool looks for changed keys one by one if a client reads more than so many times as many keys. Otherwise one pass over both lists is faster.
 const MERGE_RATIO: usize = 16;
 
 /// See the module.
@@ -77,7 +77,7 @@ impl Reading {
             found.extend(places.filter_map(|(place, key)| Some((place?, key.clone()))));
             return found;
         }
-        // Both are in order.
+        // Both lists are in order.
         let mut keys = keys.iter().peekable();
         for (key, place) in self.places.iter().filter(|(_, place)| !is_before(*place, from)) {
             while keys.next_if(|changed| *changed < key).is_some() {}

@@ -1,6 +1,6 @@
 //! The message that tells a client of changed keys.
 //!
-//! Not here: when it goes out (`order`), the message of a server (`wire`).
+//! Not here: the order of messages and replies (`order`), the message of a server (`wire`).
 //!
 //! Invariant: a client in RESP2 gets messages on its channel, and a client in RESP3 gets pushes.
 
@@ -16,7 +16,7 @@ use resp::{Protocol, encode};
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
 impl Engine {
-    /// Tells a client, or the one that it is redirected to.
+    /// Sends the message to a client, or to the client of its REDIRECT.
     pub(super) fn tell_changed(&mut self, id: ClientId, changed: &Changed) {
         let Some(client) = self.clients.get(id) else { return };
         let Some(tracking) = client.tracking.as_ref() else { return };
@@ -46,7 +46,7 @@ impl Engine {
         }
     }
 
-    /// The client of this number is told, if it is here.
+    /// Sends the message to the client of this number. Returns whether this worker has the client.
     pub(crate) fn push_changed_to(&mut self, number: u64, changed: &Changed) -> bool {
         let Some(target) = self.client_numbered(number) else { return false };
         self.push_changed(target, changed);

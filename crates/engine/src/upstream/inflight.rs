@@ -73,7 +73,10 @@ pub enum OwnCommand {
     /// `CLIENT UNBLOCK`: ends the wait on a client's own connection.
     Unblock,
     /// `PING` or `FUNCTION RESTORE` in front of `WAIT`: moves the connection's write offset (see `write_offset`).
-    Offset,
+    Offset {
+        /// PING stands in front, so the server may be too old to have this command.
+        may_lack: bool,
+    },
     /// `PING`: whether a quiet connection is still one.
     Ping,
     /// `FUNCTION LIST`: which functions do not write.
@@ -124,7 +127,7 @@ impl OwnCommand {
             }
             Self::Track | Self::Near(_) | Self::Script | Self::Question(_) => OWN_REPLY_BYTES,
             Self::Asking | Self::Standing | Self::Unblock => OWN_REPLY_BYTES,
-            Self::Ping | Self::Offset => OWN_REPLY_BYTES,
+            Self::Ping | Self::Offset { .. } => OWN_REPLY_BYTES,
             Self::MyId
             | Self::Epoch
             | Self::Role

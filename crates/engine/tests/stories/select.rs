@@ -149,6 +149,52 @@ fn connections_to_all_servers_together_have_a_bound() {
     assert!(story.open_conns() <= 4, "{}", story.open_conns());
 }
 
+// Found by a review: the request ended its own connections in turn.
+#[test]
+fn a_request_to_more_servers_than_the_bound_has_room_for_is_an_error() {
+    let mut story = Story::cluster_with(|settings| settings.limits.shared_conns_max = 2);
+    story.cluster_is("0-5460 n1, 5461-10922 n2, 10923-16383 n3");
+    story.client("a").says("MGET a4 b4 c1");
+    for _ in 0..20 {
+        answer_all(&mut story);
+        story.after_ms(5);
+    }
+    assert!(story.client("a").takes_text().contains("the limit of open files has no room"));
+    assert!(story.connects_made() < 6, "{}", story.connects_made());
+}
+
+#[test]
+fn a_request_to_all_servers_takes_the_places_of_idle_connections_and_is_answered() {
+    let mut story = Story::cluster_with(|settings| settings.limits.shared_conns_max = 4);
+    for (client, hello) in [("old", "HELLO 2"), ("new", "HELLO 3"), ("old", "HELLO 2")] {
+        story.client(client).says(hello);
+        for _ in 0..20 {
+            answer_all(&mut story);
+            story.after_ms(5);
+        }
+        story.client(client).takes();
+        story.client(client).says("MGET a4 b4 c1");
+        for _ in 0..20 {
+            answer_all(&mut story);
+            story.after_ms(5);
+        }
+        let got = story.client(client).takes_text();
+        assert_eq!(got.matches("$1\r\nv\r\n").count(), 3, "{got}");
+        assert!(story.open_conns() <= 4, "{}", story.open_conns());
+    }
+    assert!(story.connects_made() < 30, "{}", story.connects_made());
+}
+
+/// Every server answers each request for one key with `v`.
+fn answer_all(story: &mut Story) {
+    for number in 1..=story.connects_made() {
+        while let Some(line) = story.conn(number).takes_one() {
+            let reply = if line.starts_with("MGET") { "*1\r\n$1\r\nv\r\n" } else { "\"v\"" };
+            story.conn(number).answers(reply);
+        }
+    }
+}
+
 // Found by an attack: HELLO was refused, and a client that went on got replies in RESP2.
 #[test]
 fn hello_3_without_room_for_a_connection_is_taken_where_the_server_has_agreed_before() {

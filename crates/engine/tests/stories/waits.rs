@@ -60,6 +60,29 @@ fn both_commands_stand_in_front_of_wait_where_the_version_of_the_server_is_unkno
     }
 }
 
+// Found by a review: an unknown PING was taken for a sign of an old server.
+#[test]
+fn an_unknown_command_in_front_of_wait_counts_for_nothing_where_another_one_does_not_move_the_offset()
+ {
+    let no_ping = "-ERR unknown command `PING`, with args beginning with: ";
+    let no_function = "-ERR unknown command `FUNCTION`, with args beginning with: `RESTORE`, ";
+    for (version, in_front, error) in
+        [("6.2.14", "PING", no_ping), ("7.2.4", MOVES_OFFSET, no_function)]
+    {
+        let mut story = server_of(version);
+        story.client("a").says(["SET k 1", "WAIT 1 100"]);
+        story.conn(1).gets("SET k 1").answers("+OK");
+        story.conn(2).gets([in_front, "WAIT 1 100"]).answers([error, ":1"]).is_closed();
+        story.client("a").gets(["+OK", error]).is_open();
+    }
+    let mut story = Story::new();
+    story.server_says_to("HELLO", "-ERR unknown command `HELLO`, with args beginning with: `2`, ");
+    story.client("a").says(["SET k 1", "WAIT 1 100"]);
+    story.conn(1).gets("SET k 1").answers("+OK");
+    story.conn(2).gets(["PING", MOVES_OFFSET, "WAIT 1 100"]).answers([no_ping, no_function, ":1"]);
+    story.client("a").gets(["+OK", no_ping]).is_open();
+}
+
 #[test]
 fn wait_of_a_client_that_watches_keys_has_a_command_in_front_too() {
     let mut story = Story::new();

@@ -139,7 +139,7 @@ impl Layer {
         free
     }
 
-    /// Gives up clients that are not through and hold much of a handshake, the last ones first, whatever their addresses. Few honest handshakes are so large.
+    /// Gives up clients with a large unfinished handshake, the latest clients first. Few honest handshakes are so large.
     fn shed_large_hellos(&mut self, at: usize, wanted: usize) -> usize {
         let mut free = 0;
         for index in (0..self.arrivals.len()).rev() {
@@ -191,8 +191,8 @@ impl<D> Secured<D> {
         &self.layer.weights.by_place
     }
 
-    /// Gives up clients of the tenant at this place that are not through their handshake, until so many bytes are free; how many are. Those that hold more than
-    /// [`LARGE_HELLO_BYTES`] of it go first, then those from addresses with most of them, and of them those that came last. They are closed in the next wait.
+    /// Gives up clients of the tenant at this place with unfinished handshakes until so many bytes are free, and returns the free bytes. Clients with more than
+    /// [`LARGE_HELLO_BYTES`] of a handshake go first, then clients of the addresses with most such clients, the latest clients first. The next wait closes these clients.
     pub(in super::super) fn shed_unfinished(&mut self, place: usize, wanted: usize) -> usize {
         self.layer.shed_unfinished(place, wanted)
     }
