@@ -8,6 +8,15 @@ use engine::settings::OnLoss;
 const LOST: &str = "-ERR respool: a primary was lost: it may have acknowledged writes of this client that nobody can confirm now";
 const WAIT: [&str; 2] = [MOVES_OFFSET, "WAIT 1 0"];
 
+/// The client `a` has written.
+fn with_a_write() -> Story {
+    let mut story = Story::new();
+    story.client("a").says("SET k 1");
+    story.conn(1).gets("SET k 1").answers("+OK");
+    story.client("a").gets("+OK");
+    story
+}
+
 #[test]
 fn a_client_that_was_idle_when_its_server_was_lost_gets_an_error_once() {
     let mut story = Story::new();
@@ -28,10 +37,7 @@ fn a_client_that_was_idle_when_its_server_was_lost_gets_an_error_once() {
 // Found by an attack: WAIT counted the replicas of the new server.
 #[test]
 fn servers_that_a_configuration_replaces_confirm_nothing_of_the_former_ones() {
-    let mut story = Story::new();
-    story.client("a").says("SET k 1");
-    story.conn(1).gets("SET k 1").answers("+OK");
-    story.client("a").gets("+OK");
+    let mut story = with_a_write();
     story.reconfigures(|settings| settings.node.address = engine::node::Address::tcp("new", 7000));
     story.client("a").says("WAIT 1 0").gets(LOST).says("WAIT 1 0");
     story.node("new").gets(WAIT).answers(["+OK", ":1"]);
@@ -104,10 +110,7 @@ fn in_a_cluster_a_primary_that_owns_nothing_any_more_is_lost_and_one_with_fewer_
 
 #[test]
 fn a_connection_that_one_client_alone_used_is_no_sign_for_others() {
-    let mut story = Story::new();
-    story.client("a").says("SET k 1");
-    story.conn(1).gets("SET k 1").answers("+OK");
-    story.client("a").gets("+OK");
+    let mut story = with_a_write();
     story.client("b").says("BLPOP q 0");
     story.conn(2).gets("BLPOP q 0").dies("connection reset");
     story.client("a").says("WAIT 1 0");
