@@ -124,12 +124,14 @@ impl Engine {
         // Connections of single clients and feeds have bounds of their own.
         let has_room = match key.owner {
             Some(owner) => self.may_own(owner),
-            None if key.lane == Lane::Broadcast => self.has_room_for_feed(&key),
+            None if key.lane == Lane::Broadcast => {
+                self.has_room_for_feed(&key) && self.make_room_anywhere(key.lane)
+            }
             None if is_private(&key, role) => true,
             None => {
                 // respool asks for room at the node first, so that a connection ends only if the new connection is made.
                 (self.has_room_at(key.node) || self.end_idle(key.node))
-                    && (role != Role::Shared || self.has_room_at_all() || self.end_idle_anywhere())
+                    && (role != Role::Shared || self.make_room_anywhere(key.lane))
             }
         };
         if !has_room {

@@ -162,9 +162,14 @@ impl Engine {
         idle.is_some()
     }
 
+    /// Whether there is room for one more shared connection of this lane to any server, if need be in the place of an idle one.
+    pub(crate) fn make_room_anywhere(&mut self, lane: Lane) -> bool {
+        self.has_room_at_all(lane) || (self.end_idle_anywhere() && self.has_room_at_all(lane))
+    }
+
     /// Makes room for a connection to any server by ending an idle shared connection to any server: first a connection without invalidations, then the connection with
     /// the oldest progress. Returns whether a connection ended.
-    pub(crate) fn end_idle_anywhere(&mut self) -> bool {
+    fn end_idle_anywhere(&mut self) -> bool {
         // A request to all primaries would end its own connections in turn.
         if self.router.primaries().len() > self.settings.limits.shared_conns_max {
             return false;
@@ -172,7 +177,7 @@ impl Engine {
         let is_idle = |up: &Upstream| {
             up.role == Role::Shared
                 && up.key.owner.is_none()
-                && matches!(up.key.lane, Lane::Shared | Lane::Tracked)
+                && matches!(up.key.lane, Lane::Shared | Lane::Tracked | Lane::Control)
                 && up.is_ready()
                 && up.inflight.is_empty()
                 && up.out.pending() == 0

@@ -39,25 +39,41 @@ pub(crate) fn is_private(key: &UpstreamKey, role: Role) -> bool {
     role.is_private() || key.owner.is_some()
 }
 
+/// Whether a connection of this lane tells clients of something, so that it cannot end while clients listen.
+fn is_feed(lane: Lane) -> bool {
+    matches!(lane, Lane::Messages | Lane::Broadcast)
+}
+
 impl Engine {
     /// The error where there is no room for one more connection of this key.
     pub(crate) fn too_many_upstreams(&self, key: &UpstreamKey) -> Vec<u8> {
         let mut out = Vec::new();
         let text = match (key.owner, key.lane) {
             (Some(_), _) => reject::NOLOOP_MAX,
-            (None, Lane::Broadcast) => reject::FEEDS_MAX,
-            _ if !self.has_room_at_all() => reject::SHARED_CONNS_MAX,
-            _ => reject::UPSTREAMS_MAX,
+            (None, Lane::Broadcast) if !self.has_room_for_feed(key) => reject::FEEDS_MAX,
+            (None, lane) if lane != Lane::Broadcast && !self.has_room_at(key.node) => {
+                reject::UPSTREAMS_MAX
+            }
+            _ => reject::SHARED_CONNS_MAX,
         };
         reject::write(&mut out, text);
         out
     }
 
-    /// Whether one more connection may be made that clients share, to whichever server: the table of a cluster may name thousands.
-    pub(crate) fn has_room_at_all(&self) -> bool {
+    /// Whether there is room for one more shared connection of this lane, to any server: the table of a cluster may name thousands. Connections for messages and
+    /// invalidations cannot end while clients listen, so these lanes have half of the room, and the other lanes always have the other half.
+    pub(crate) fn has_room_at_all(&self, lane: Lane) -> bool {
         let max = self.settings.limits.shared_conns_max;
-        self.by_key.len() < max
-            || self.by_key.keys().filter(|key| key.owner.is_none()).count() < max
+        let of_all = self.by_key.len() < max
+            || self.by_key.keys().filter(|key| key.owner.is_none()).count() < max;
+        of_all && (!is_feed(lane) || self.has_room_for_feeds(1))
+    }
+
+    /// Whether so many more connections for messages and invalidations have room in their half.
+    pub(crate) fn has_room_for_feeds(&self, more: usize) -> bool {
+        let max = self.settings.limits.shared_conns_max.div_ceil(2);
+        let feeds = self.by_key.keys().filter(|key| key.owner.is_none() && is_feed(key.lane));
+        more <= max && (self.by_key.len() <= max - more || feeds.count() <= max - more)
     }
 
     /// Whether one more connection to this node may be made that clients share.

@@ -55,8 +55,11 @@ impl Engine {
         {
             return self.refuse(call, text);
         }
-        if wanted.broadcast && wanted.owner.is_none() && !self.room_for_feed(call.id) {
-            return self.refuse(call, reject::FEEDS_MAX);
+        if wanted.broadcast
+            && wanted.owner.is_none()
+            && let Err(text) = self.room_for_feed(call.id)
+        {
+            return self.refuse(call, text);
         }
         if wanted.redirect == 0 || self.is_here(wanted.redirect) {
             self.begin_tracking(Some(now), call.id, wanted);

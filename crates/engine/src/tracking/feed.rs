@@ -10,12 +10,13 @@
 
 use super::order::Asked;
 use super::own::{is_of_pair, only_tells};
-use super::{Changed, Ear, Leaving, Name, is_before};
+use super::{Changed, Ear, FEED_DB, Leaving, Name, is_before};
 use crate::client::Hold;
 use crate::connect::Availability;
 use crate::engine::Engine;
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{FEED_PREFIX_BYTES_MAX, FEED_PREFIXES_MAX, RELINK_MS};
+use crate::reject;
 use crate::request::Step;
 use crate::time::Time;
 use crate::upstream::inflight::OwnCommand;
@@ -145,7 +146,9 @@ impl Engine {
     fn renew_feed_of(&mut self, now: Time, node: NodeId, db: u32, before: &[Name]) {
         let key = Ear { lane: Lane::Broadcast, db, owner: None, pairs: false }.at(node);
         let listed = self.by_key.get(&key).copied();
-        let Some(id) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else { return };
+        let Some(id) = listed.or_else(|| self.new_upstream(key, Role::Shared)) else {
+            return self.close_untold(db);
+        };
         // A connection that did not say CLIENT TRACKING yet will say it with the prefixes of then.
         let _ = self.availability(now, id);
         if before == self.caches.prefixes
@@ -164,6 +167,19 @@ impl Engine {
         let prefixes = self.caches.prefixes.clone();
         self.say_prefixes(now, id, &prefixes);
         self.drop_caches(key);
+    }
+
+    /// There is no room for one more connection that sends invalidations of this database, as for a server that came later: its clients would miss changes.
+    fn close_untold(&mut self, db: u32) {
+        let clients = self.caches.broadcast.iter().copied();
+        let untold: Vec<ClientId> =
+            clients.filter(|id| self.feed_dbs_of(*id).contains(&db)).collect();
+        for id in untold {
+            self.close_client(
+                id,
+                Some("there is no room for one more connection that sends invalidations"),
+            );
+        }
     }
 
     /// Extends the requested prefixes by those of these clients: the fewest prefixes that cover all, as servers refuse overlapping ones. Unused prefixes
@@ -436,18 +452,20 @@ impl Engine {
         }
     }
 
-    /// Whether a client that asks to hear of every change over connections that it shares finds room for these.
-    pub(super) fn room_for_feed(&self, id: ClientId) -> bool {
-        let Some(client) = self.clients.get(id) else { return true };
-        if client.protocol == Protocol::Resp2 {
-            return true;
+    /// Whether a client that asks to hear of every change over connections that it shares finds room for these. `Err`: the error text.
+    pub(super) fn room_for_feed(&self, id: ClientId) -> Result<(), &'static str> {
+        let Some(client) = self.clients.get(id) else { return Ok(()) };
+        let db = if client.protocol == Protocol::Resp2 { FEED_DB } else { client.db };
+        let ear = Ear { lane: Lane::Broadcast, db, owner: None, pairs: false };
+        let primaries = self.router.primaries();
+        let missing = primaries.into_iter().map(|node| ear.at(node));
+        let missing: Vec<UpstreamKey> =
+            missing.filter(|key| !self.by_key.contains_key(key)).collect();
+        if !missing.iter().all(|key| self.has_room_for_feed(key)) {
+            return Err(reject::FEEDS_MAX);
         }
-        let ear = Ear { lane: Lane::Broadcast, db: client.db, owner: None, pairs: false };
-        let has_room = |node| {
-            let key = ear.at(node);
-            self.by_key.contains_key(&key) || self.has_room_for_feed(&key)
-        };
-        self.router.primaries().into_iter().all(has_room)
+        let has_room = missing.is_empty() || self.has_room_for_feeds(missing.len());
+        has_room.then_some(()).ok_or(reject::SHARED_CONNS_MAX)
     }
 
     /// Follows a change of slots or nodes.

@@ -1,8 +1,10 @@
 //! Client-side caching with NOLOOP: a client has connections of its own, and what it is told the server judges.
 
+use crate::pubsub::confirms;
 use crate::tracking::{ALL, caches, changed, number_of};
 use crate::words::Story;
 use crate::words::cluster::moved;
+use engine::Settings;
 
 const LIMIT: &str = "-ERR respool: with CLIENT TRACKING NOLOOP a client has a connection of its own to each server, and there are limits.noloop_conns_max of them";
 
@@ -463,7 +465,11 @@ fn a_client_that_is_gone_gets_no_connection_any_more() {
 
 /// Two servers have all slots, and so many connections may be clients' own.
 fn two_of_three(limit: usize) -> Story {
-    let mut story = Story::warm_cluster_with(|settings| settings.limits.noloop_conns_max = limit);
+    two_of_three_with(|settings| settings.limits.noloop_conns_max = limit)
+}
+
+fn two_of_three_with(change: impl FnOnce(&mut Settings)) -> Story {
+    let mut story = Story::warm_cluster_with(change);
     story.cluster_is("0-10922 n1, 10923-16383 n3");
     story.client("plain").says("GET b4");
     story.node_conn("n2", 1).gets("GET b4").answers(&*moved("b4", "n1"));
@@ -524,6 +530,66 @@ fn without_room_a_client_in_bcast_mode_is_closed_when_a_server_comes() {
     story.client("b").gets("+OK").is_open();
     third_comes(&mut story);
     story.client("b").is_closed();
+}
+
+const NO_ROOM: &str = "the limit of open files has no room for so many servers of one tenant";
+
+// Found by a review: connections that cannot end counted in the bound, so clients that listen could take all of it.
+#[test]
+fn clients_that_listen_at_all_servers_leave_half_of_the_room_to_requests() {
+    let mut story = Story::cluster_with(|settings| settings.limits.shared_conns_max = 4);
+    story.cluster_is("0-5460 n1, 5461-10922 n2, 10923-16383 n3");
+    let mut refused = 0;
+    for key in ["a4", "b4", "c1"] {
+        story.client(key).says(&*format!("SSUBSCRIBE {key}"));
+        if story.client(key).takes_text().contains(NO_ROOM) {
+            refused += 1;
+            continue;
+        }
+        let asked = story.conn_with(&format!("ssubscribe {key}"));
+        story.conn(asked).gets(&*format!("ssubscribe {key}"));
+        story.conn(asked).answers(&*confirms(&format!("ssubscribe {key} 1")));
+        story.client(key).gets(&*confirms(&format!("ssubscribe {key} 1")));
+    }
+    assert_eq!(refused, 1);
+    for words in ["BCAST", "BCAST PREFIX a"] {
+        story.client(words).says("HELLO 3").takes();
+        story.client(words).says(&*format!("CLIENT TRACKING ON {words}"));
+        assert!(story.client(words).takes_text().contains(NO_ROOM));
+    }
+    for key in ["a4", "b4", "c1", "a4"] {
+        story.client("reader").says(&*format!("GET {key}"));
+        let asked = story.conn_with(&format!("GET {key}"));
+        story.conn(asked).gets(&*format!("GET {key}")).answers("\"v\"");
+        story.client("reader").gets("\"v\"");
+    }
+    assert!(story.open_conns() <= 4, "{}", story.open_conns());
+}
+
+// Found by a review: connections that send invalidations to clients in RESP2 had no bound.
+#[test]
+fn without_room_clients_of_shared_invalidations_are_refused_or_closed_when_a_server_comes() {
+    for (words, protocol) in [("BCAST", "3"), ("BCAST REDIRECT 1", "2")] {
+        let mut story = two_of_three_with(|settings| settings.limits.shared_conns_max = 6);
+        let id = number_of(&mut story, "ear");
+        story.client("ear").says("HELLO 3").takes();
+        story.client("b").says(&*format!("HELLO {protocol}")).takes();
+        let words = words.replace('1', &id.to_string());
+        story.client("b").says(&*format!("CLIENT TRACKING ON {words}")).gets_nothing();
+        for node in ["n1", "n3"] {
+            story.node(node).gets("CLIENT TRACKING ON BCAST PREFIX ").answers("+OK");
+        }
+        story.client("b").gets("+OK");
+        story.client("x").says("SSUBSCRIBE c1");
+        story.node("n3").gets("ssubscribe c1").answers(&*confirms("ssubscribe c1 1"));
+        story.client("b").is_open();
+        story.client("ear").is_open();
+        third_comes(&mut story);
+        story.client("b").is_closed();
+        story.client("b2").says(&*format!("HELLO {protocol}")).takes();
+        story.client("b2").says(&*format!("CLIENT TRACKING ON {words}"));
+        assert!(story.client("b2").takes_text().contains(NO_ROOM));
+    }
 }
 
 // Found by an attack: the client was never told of `k`.

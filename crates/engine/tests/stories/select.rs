@@ -149,6 +149,27 @@ fn connections_to_all_servers_together_have_a_bound() {
     assert!(story.open_conns() <= 4, "{}", story.open_conns());
 }
 
+// Found by a review: the idle connection ended, and the new connection was not made.
+#[test]
+fn an_idle_connection_to_another_server_stays_where_the_server_itself_has_no_room() {
+    let mut story = Story::cluster_with(|settings| {
+        settings.limits.upstreams_max = 2;
+        settings.limits.shared_conns_max = 3;
+    });
+    story.cluster_is("0-5460 n1, 5461-10922 n2, 10923-16383 n3");
+    for (client, words) in [("a", "GET b4"), ("a", "GET a4"), ("b", "HELLO 3"), ("b", "GET a4")] {
+        story.client(client).says(words);
+        story.client(client).takes();
+    }
+    story.node("n2").gets("GET b4").answers("nil");
+    story.client("a").gets("nil");
+    story.client("c").says("HELLO 3").takes();
+    story.client("c").says("CLIENT TRACKING ON").gets("+OK").says("GET a4");
+    story.client("c").gets("-ERR respool: no upstream connection free (limits.upstream_conns_max)");
+    story.node("n2").is_open();
+    assert_eq!(story.open_conns(), 3);
+}
+
 // Found by a review: the request ended its own connections in turn.
 #[test]
 fn a_request_to_more_servers_than_the_bound_has_room_for_is_an_error() {
