@@ -523,7 +523,9 @@ impl Engine {
 
     /// Gives up what costs nobody a connection. How many bytes are still too many.
     fn shed(&mut self) -> usize {
-        let over = self.memory_over();
+        let Holdings { own, common } = self.holdings();
+        // The near cache gives way for all that is held, also for more of the common kinds than counts against clients.
+        let over = (own + common).saturating_sub(self.settings.limits.memory_max_bytes);
         if over == 0 {
             return 0;
         }

@@ -14,7 +14,7 @@
 //!
 //! What scripts and module commands return does not count for that: it may be a text of their own.
 //!
-//! A shared connection is held up if a script is under way there and nothing was answered for [`SCRIPT_RELIEF_MS`]. Clients then go on over a fresh connection
+//! A shared connection is held up if a script or a command of a module is under way there and nothing was answered for [`SCRIPT_RELIEF_MS`]. Clients then go on over a fresh connection
 //! (`backlog`), where the server answers with `-BUSY` as it does directly. Requests behind the script would have no answer until its end, and some of them are
 //! scripts that never end, too.
 //!
@@ -34,7 +34,7 @@ use crate::news::What;
 use crate::overtaken::is_script;
 use crate::route::Known;
 use crate::time::Time;
-use crate::upstream::inflight::{Inflight, Run};
+use crate::upstream::inflight::{Inflight, Owner, Run};
 use crate::upstream::{Lane, Role};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -85,7 +85,7 @@ impl Engine {
     /// A request was given on: it may be one that the server is busy with for long.
     #[inline]
     pub(crate) fn note_long(&mut self, now: Time, command: Option<CommandId>) {
-        if may_take_long(command) && self.busy.look_at.is_none() {
+        if (command.is_none() || may_take_long(command)) && self.busy.look_at.is_none() {
             self.busy.look_at = Some(now.plus_ms(self.busy.look_ms()));
         }
     }
@@ -108,8 +108,7 @@ impl Engine {
         let after_ms = self.busy.after_ms;
         let upstreams = || self.upstreams.iter().map(|(_, upstream)| &upstream.inflight);
         let is_busy = upstreams().any(|inflight| runs_long(inflight, now, after_ms));
-        let long = |run: &Run| may_take_long(run.command);
-        let waits = is_busy || upstreams().any(|inflight| inflight.runs().any(long));
+        let waits = is_busy || upstreams().any(|inflight| inflight.runs().any(may_hold_up));
         self.busy.look_at = waits.then(|| now.plus_ms(self.busy.look_ms()));
         self.relieve_of_scripts(now);
         if is_busy != self.busy.here {
@@ -123,9 +122,8 @@ impl Engine {
         let mut held_up = Vec::new();
         for (id, up) in self.upstreams.iter_mut() {
             let is_shared = up.role == Role::Shared && up.key.lane == Lane::Shared;
-            let runs_script = is_shared
-                && up.key.owner.is_none()
-                && up.inflight.runs().any(|run| may_take_long(run.command));
+            let runs_script =
+                is_shared && up.key.owner.is_none() && up.inflight.runs().any(may_hold_up);
             let place = runs_script.then(|| up.inflight.place());
             up.script_seen = place.map(|place| match up.script_seen {
                 Some((seen, since)) if seen == place => (seen, since),
@@ -197,4 +195,9 @@ fn runs_long(inflight: &Inflight, now: Time, ms: u64) -> bool {
 /// Whether the server may be busy with this command for long.
 pub(crate) fn may_take_long(command: Option<CommandId>) -> bool {
     command == Some(EXEC) || is_script(command)
+}
+
+/// Whether this may hold a connection up for long: a command of a module, which the table does not have, may block its client without the flag `blocking`.
+fn may_hold_up(run: &Run) -> bool {
+    may_take_long(run.command) || run.command.is_none() && matches!(run.owner, Owner::Client { .. })
 }

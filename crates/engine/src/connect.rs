@@ -433,6 +433,7 @@ impl Engine {
         upstream.state = State::Ready;
         let again = upstream.ready_at != Time::default() || upstream.failures > 0;
         upstream.ready_at = now;
+        upstream.ready_place = upstream.inflight.end();
         self.opening.remove(id);
         let Some(upstream) = self.upstreams.get_mut(id) else { return };
         let was_down = core::mem::take(&mut upstream.failures) > 0;

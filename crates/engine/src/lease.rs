@@ -192,6 +192,8 @@ pub(crate) enum Use {
     Short,
     /// A command that waits at the server, for ever if need be.
     Blocking,
+    /// Such a command over a connection that the client has already.
+    Begun,
 }
 
 /// What became of the wish for a connection.
@@ -274,17 +276,18 @@ impl Engine {
     /// Whether a group may have one more connection to this node for this.
     fn may_lease(&self, (group, (wanted, node)): &Line<(Use, NodeId)>) -> bool {
         let (roles, max) = (&self.roles, self.settings.limits.leases_max);
+        // A group has its share of both uses together, and one connection for each use wherever there is one.
+        let may_block = || roles.blocking.has_room(*group, 1, for_blocking(max));
         match wanted {
             Use::Short => {
+                let has_room = roles.has_room_for_lease(*group, roles.short.of(*group), max);
                 let max = max.saturating_sub(roles.blocking.total());
-                match self.is_one() {
-                    true => roles.short.has_room(*group, max),
-                    false => roles.short.has_room_at(*group, *node, max),
-                }
+                has_room && (self.is_one() || roles.short.has_room_at(*group, *node, max))
             }
             Use::Blocking => {
-                roles.leases() < max && roles.blocking.has_room(*group, 1, for_blocking(max))
+                roles.has_room_for_lease(*group, roles.blocking.of(*group), max) && may_block()
             }
+            Use::Begun => may_block(),
         }
     }
 
@@ -302,7 +305,7 @@ impl Engine {
         let (group, node) = (upstream.group, upstream.key.node);
         let max = for_blocking(self.settings.limits.leases_max);
         if !self.roles.blocking.has_room(group, 1, max) {
-            return Some(self.wait_for_lease(now, id, (group, (Use::Blocking, node))));
+            return Some(self.wait_for_lease(now, id, (group, (Use::Begun, node))));
         }
         self.lease_waiters.served(id);
         self.set_blocking(upstream_id, true);

@@ -466,6 +466,9 @@ pub const TRACKED_BYTES_MAX: usize = 128 << 20;
 /// And never more than this part of `Limits::memory_max_bytes`.
 pub const TRACKED_PART: usize = 4;
 
+/// The near cache never takes more than this part of `Limits::memory_max_bytes`.
+pub const NEAR_PART: usize = 2;
+
 /// The wait before topics are looked at again after slots moved: many often do so at once.
 pub const RELINK_MS: u64 = 20;
 

@@ -170,15 +170,13 @@ impl Engine {
     /// Makes room for a connection to any server by ending an idle shared connection to any server: first a connection without invalidations, then the connection with
     /// the oldest progress. Returns whether a connection ended.
     fn end_idle_anywhere(&mut self) -> bool {
-        // A request to all primaries would end its own connections in turn.
-        if self.router.primaries().len() > self.settings.limits.shared_conns_max {
-            return false;
-        }
         let is_idle = |up: &Upstream| {
             up.role == Role::Shared
                 && up.key.owner.is_none()
                 && matches!(up.key.lane, Lane::Shared | Lane::Tracked | Lane::Control)
                 && up.is_ready()
+                // A request to more servers than have room would end the connections that were made for it, in turn.
+                && up.inflight.end() > up.ready_place
                 && up.inflight.is_empty()
                 && up.out.pending() == 0
                 && up.waiters.is_empty()

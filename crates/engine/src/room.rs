@@ -21,7 +21,7 @@ use crate::shares::Group;
 use crate::time::Time;
 use crate::tracking::FEED_DB;
 use crate::upstream::inflight::{OwnCommand, Owner};
-use crate::upstream::{Lane, Role, Upstream, UpstreamKey};
+use crate::upstream::{Lane, Role, UpstreamKey};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -37,11 +37,6 @@ struct Stopped {
 /// Whether a connection has a bound of its own, as it serves one client.
 pub(crate) fn is_private(key: &UpstreamKey, role: Role) -> bool {
     role.is_private() || key.owner.is_some()
-}
-
-/// Whether a connection of this lane tells clients of something, so that it cannot end while clients listen.
-fn is_feed(lane: Lane) -> bool {
-    matches!(lane, Lane::Messages | Lane::Broadcast)
 }
 
 impl Engine {
@@ -63,38 +58,26 @@ impl Engine {
     /// Whether there is room for one more shared connection of this lane, to any server: the table of a cluster may name thousands. Connections for messages and
     /// invalidations cannot end while clients listen, so these lanes have half of the room, and the other lanes always have the other half.
     pub(crate) fn has_room_at_all(&self, lane: Lane) -> bool {
-        let max = self.settings.limits.shared_conns_max;
-        let of_all = self.by_key.len() < max
-            || self.by_key.keys().filter(|key| key.owner.is_none()).count() < max;
-        of_all && (!is_feed(lane) || self.has_room_for_feeds(1))
+        self.roles.shared.all < self.settings.limits.shared_conns_max
+            && (!lane.is_feed() || self.has_room_for_feeds(1))
     }
 
     /// Whether so many more connections for messages and invalidations have room in their half.
     pub(crate) fn has_room_for_feeds(&self, more: usize) -> bool {
         let max = self.settings.limits.shared_conns_max.div_ceil(2);
-        let feeds = self.by_key.keys().filter(|key| key.owner.is_none() && is_feed(key.lane));
-        more <= max && (self.by_key.len() <= max - more || feeds.count() <= max - more)
+        more <= max.saturating_sub(self.roles.shared.feeds)
     }
 
     /// Whether one more connection to this node may be made that clients share.
     pub(crate) fn has_room_at(&self, node: NodeId) -> bool {
-        let counts = |up: &Upstream| {
-            up.key.node == node && up.key.lane != Lane::Broadcast && !is_private(&up.key, up.role)
-        };
-        let of_node = self.upstreams.iter().filter(|(_, up)| counts(up));
-        of_node.count() < self.settings.limits.upstreams_max
+        self.roles.at(node).bounded < self.settings.limits.upstreams_max
     }
 
     /// Whether there is room for one more connection that sends invalidations to clients in BCAST mode. The connection of clients in RESP2 always has room: these
     /// clients read over other connections, and must get invalidations.
     pub(crate) fn has_room_for_feed(&self, key: &UpstreamKey) -> bool {
-        let is_feed = |up: &Upstream| {
-            up.key.lane == Lane::Broadcast && up.key.owner.is_none() && up.role == Role::Shared
-        };
-        let of_node =
-            self.upstreams.iter().filter(|(_, up)| is_feed(up) && up.key.node == key.node);
         let max = (self.settings.limits.upstreams_max / FEEDS_PART).max(1);
-        key.db == FEED_DB || of_node.count() < max
+        key.db == FEED_DB || self.roles.at(key.node).broadcast < max
     }
 
     /// Creates a connection that this client shares; `None` at the bound.

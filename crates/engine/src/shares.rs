@@ -199,6 +199,11 @@ impl HeldAtNodes {
         self.all.total()
     }
 
+    /// How many a group has at all nodes.
+    pub(crate) fn of(&self, group: Group) -> usize {
+        self.all.of(group)
+    }
+
     /// A group has one more at this node.
     pub(crate) fn add(&mut self, group: Group, node: NodeId) {
         self.all.add(group);

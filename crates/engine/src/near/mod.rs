@@ -34,7 +34,7 @@ use crate::engine::Engine;
 use crate::glob;
 use crate::hotkeys::sketch::Sketch;
 use crate::ids::{ClientId, NodeId, UpstreamId};
-use crate::limits::{CACHE_KEYS_MAX, CACHE_REFUSED_MS, CACHE_WINDOW_MS};
+use crate::limits::{CACHE_KEYS_MAX, CACHE_REFUSED_MS, CACHE_WINDOW_MS, NEAR_PART};
 use crate::settings::ReadPolicy;
 use crate::time::Time;
 use alloc::boxed::Box;
@@ -318,7 +318,8 @@ impl Engine {
         self.stats.cache_dropped_changed += near.table.checked(place, reply);
         if near.table.answered(place, reply, (bytes_max, near.rounds.begun)) {
             self.stats.cache_kept += 1;
-            let gone = near.table.make_room(near.options.memory_max_bytes);
+            let part = self.settings.limits.memory_max_bytes / NEAR_PART;
+            let gone = near.table.make_room(near.options.memory_max_bytes.min(part));
             self.stats.cache_dropped_evicted += gone;
             self.account_counted();
         }

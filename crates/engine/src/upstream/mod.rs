@@ -97,6 +97,11 @@ impl Lane {
         !matches!(self, Self::Sentinel | Self::Peer | Self::Messages | Self::Feed | Self::Login)
     }
 
+    /// Whether clients hear of messages or invalidations over it, so that it cannot end while they listen.
+    pub(crate) fn is_feed(self) -> bool {
+        matches!(self, Self::Messages | Self::Broadcast)
+    }
+
     /// Whether the server tells of changed keys over it, by pushes.
     pub(crate) fn tells(self) -> bool {
         matches!(self, Self::Tracked | Self::Broadcast | Self::Feed)
@@ -259,6 +264,8 @@ pub struct Upstream {
     pub(crate) tried_from: Option<Time>,
     /// When it last became ready.
     pub ready_at: Time,
+    /// The place of the first request behind the greeting.
+    pub(crate) ready_place: u64,
     /// The server may take its time until then: the command under way waits for something (for ever: the end of time).
     pub no_reply_before: Option<Time>,
     /// Questions before pages of SCAN.
@@ -327,6 +334,7 @@ impl Upstream {
             cause: String::new(),
             tried_from: None,
             ready_at: Time::default(),
+            ready_place: 0,
             no_reply_before: None,
             paged: Paged::default(),
             told_epoch: None,

@@ -7,10 +7,10 @@
 //!
 //! Invariant: equal to what [`Roles::of`] finds in all upstreams.
 
-use super::{Role, Upstream, UpstreamKey};
+use super::{Lane, Role, Upstream, UpstreamKey};
 use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::LEASES_OPENING_MAX;
-use crate::shares::{Held, HeldAtNodes};
+use crate::shares::{Group, Held, HeldAtNodes, is_share};
 use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -27,8 +27,30 @@ pub(crate) struct Roles {
     pub(crate) transfers: HeldAtNodes,
     /// Connections of clients that cache with NOLOOP, whatever they are used for just now.
     pub(crate) noloop: Held,
+    /// Connections that clients share, to all nodes together.
+    pub(crate) shared: Shared,
+    /// The same by nodes.
+    at_nodes: BTreeMap<NodeId, AtNode>,
     spares: BTreeSet<(UpstreamKey, UpstreamId)>,
     owned: BTreeSet<(ClientId, UpstreamId)>,
+}
+
+/// Counts of connections that clients share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shared {
+    /// Those that take new requests.
+    pub(crate) all: usize,
+    /// Of these those that cannot end while clients listen.
+    pub(crate) feeds: usize,
+}
+
+/// Counts of connections to one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AtNode {
+    /// Those that `Limits::upstreams_max` bounds.
+    pub(crate) bounded: usize,
+    /// Those of clients in BCAST mode, which have a bound of their own.
+    pub(crate) broadcast: usize,
 }
 
 impl Roles {
@@ -46,6 +68,7 @@ impl Roles {
             Role::Spare(_) => _ = self.spares.insert((upstream.key, id)),
             Role::Shared | Role::Transfer(_) | Role::Leased(_) | Role::Errand(_) => {}
         }
+        self.count(upstream, |count| *count += 1);
         let (group, node) = (upstream.group, upstream.key.node);
         match self.scarce(upstream) {
             Some(Scarce::Anywhere(held)) => held.add(group),
@@ -64,6 +87,7 @@ impl Roles {
             Role::Spare(_) => _ = self.spares.remove(&(upstream.key, id)),
             Role::Shared | Role::Transfer(_) | Role::Leased(_) | Role::Errand(_) => {}
         }
+        self.count(upstream, |count| *count -= 1);
         let (group, node) = (upstream.group, upstream.key.node);
         match self.scarce(upstream) {
             Some(Scarce::Anywhere(held)) => held.remove(group),
@@ -73,6 +97,33 @@ impl Roles {
         if let Some(client) = serves(&upstream.key, upstream.role) {
             self.owned.remove(&(client, id));
         }
+    }
+
+    /// Changes the counts to which a connection belongs.
+    fn count(&mut self, upstream: &Upstream, change: impl Fn(&mut usize)) {
+        let (key, role) = (&upstream.key, upstream.role);
+        if role.is_private() || key.owner.is_some() {
+            return;
+        }
+        let is_broadcast = key.lane == Lane::Broadcast;
+        if !is_broadcast || role == Role::Shared {
+            let mut at_node = self.at_nodes.remove(&key.node).unwrap_or_default();
+            change(if is_broadcast { &mut at_node.broadcast } else { &mut at_node.bounded });
+            if at_node != AtNode::default() {
+                self.at_nodes.insert(key.node, at_node);
+            }
+        }
+        if role == Role::Shared {
+            change(&mut self.shared.all);
+            if key.lane.is_feed() {
+                change(&mut self.shared.feeds);
+            }
+        }
+    }
+
+    /// The counts of connections to a node.
+    pub(crate) fn at(&self, node: NodeId) -> AtNode {
+        self.at_nodes.get(&node).copied().unwrap_or_default()
     }
 
     /// The count of scarce connections to which this one belongs.
@@ -91,6 +142,13 @@ impl Roles {
     /// Connections that clients have of their own, for whatever.
     pub(crate) fn leases(&self) -> usize {
         self.short.total() + self.blocking.total()
+    }
+
+    /// Whether a group that has so many connections for one use may have one more of `max`: of all uses together it has its share.
+    pub(crate) fn has_room_for_lease(&self, group: Group, of_use: usize, max: usize) -> bool {
+        let held = self.short.of(group) + self.blocking.of(group);
+        let left = max.checked_sub(self.leases() + 1);
+        left.is_some_and(|left| of_use == 0 || is_share(held + 1, left))
     }
 
     /// Idle connections of all keys.

@@ -306,6 +306,21 @@ fn memory_is_bounded_and_what_nobody_asks_for_goes() {
     assert!(story.engine.stats().cache_dropped_evicted >= 44);
 }
 
+// Found by an attack: with a small bound for all, a worker kept as many replies as the option of the cache says, and clients were closed.
+#[test]
+fn it_takes_no_more_than_half_of_the_memory() {
+    let mut story = story_with(|settings| settings.limits.memory_max_bytes = 260_000);
+    let value = format!("\"{}\"", "v".repeat(10_000));
+    let near = engine::report::MEMORY_KINDS.iter().position(|kind| *kind == "near_cache");
+    let near = near.expect("a kind of memory");
+    for n in 0..40 {
+        keeps(&mut story, "a", &format!("GET k{n}"), &value, n == 0);
+        assert!(story.report().memory[near] <= 130_000, "{n}: {:?}", story.report().memory);
+    }
+    assert!(story.report().memory[near] > 100_000);
+    assert_eq!(story.engine.stats().clients_evicted, 0);
+}
+
 #[test]
 fn it_gives_way_before_a_client_is_closed_for_memory() {
     let mut story = story_with(|settings| {

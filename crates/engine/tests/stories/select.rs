@@ -184,6 +184,20 @@ fn a_request_to_more_servers_than_the_bound_has_room_for_is_an_error() {
     assert!(story.connects_made() < 6, "{}", story.connects_made());
 }
 
+// Found by an attack: no connection ended, so the client never reached a part of the keys.
+#[test]
+fn a_client_reaches_one_server_after_the_other_of_more_than_the_bound_has_room_for() {
+    let mut story = Story::cluster_with(|settings| settings.limits.shared_conns_max = 2);
+    story.cluster_is("0-5460 n1, 5461-10922 n2, 10923-16383 n3");
+    for key in ["a4", "b4", "c1", "a4", "c1", "b4"] {
+        story.client("a").says(&*format!("GET {key}"));
+        story.after_ms(1);
+        answer_all(&mut story);
+        story.after_ms(1).client("a").gets("\"v\"");
+        assert!(story.open_conns() <= 2, "{}", story.open_conns());
+    }
+}
+
 #[test]
 fn a_request_to_all_servers_takes_the_places_of_idle_connections_and_is_answered() {
     let mut story = Story::cluster_with(|settings| settings.limits.shared_conns_max = 4);

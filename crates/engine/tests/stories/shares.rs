@@ -53,6 +53,25 @@ fn one_machine_that_waits_on_all_leaves_the_others_theirs() {
     story.client("d@10.0.0.3").gets("nil");
 }
 
+// Found by an attack: respool judged transactions and commands that wait each by themselves, and one machine had all connections.
+#[test]
+fn one_machine_that_waits_and_has_transactions_leaves_the_others_theirs() {
+    for lines in [["WATCH k", "BLPOP none 0"], ["BLPOP none 0", "WATCH k"]] {
+        let mut story = Story::with_limits(|limits| limits.leases_max = 32);
+        for (kind, line) in lines.into_iter().enumerate() {
+            for number in 0..40 {
+                story.client(&format!("{kind}.{number}@10.0.0.1")).says(line);
+            }
+        }
+        let taken = story.open_conns();
+        assert!((28..=29).contains(&taken), "{taken} for {lines:?}");
+        for (number, line) in ["WATCH k", "BLPOP l 0"].into_iter().enumerate() {
+            story.client(&format!("other@10.0.0.{}", number + 2)).says(line);
+            story.conn(taken + 1 + number).gets(line);
+        }
+    }
+}
+
 #[test]
 fn one_machine_that_subscribes_to_all_that_fits_leaves_room_for_the_others() {
     let mut story = Story::with_limits(|limits| limits.memory_max_bytes = 2 << 30);

@@ -29,6 +29,31 @@ fn trial(story: &mut Story, line: &str) -> usize {
 }
 
 // Found by a test from outside: scripts of 20 clients that never end stood behind each other, and others had no answer until all had been killed.
+// Found by an attack: all clients of the worker waited for as long as the module took.
+#[test]
+fn clients_leave_a_connection_on_which_a_command_of_a_module_waits() {
+    let mut story = Story::new();
+    story.server_says_to(
+        "COMMAND",
+        "*1\r\n*6\r\n$7\r\nmod.blk\r\n:-1\r\n*1\r\n+readonly\r\n:0\r\n:0\r\n:0\r\n",
+    );
+    for (name, line) in [("a", "GET k"), ("a", "mod.blk"), ("c", "GET c")] {
+        story.client(name).says(line);
+        if line == "GET k" {
+            story.conn(1).gets(line).answers("nil");
+            story.client(name).gets("nil");
+        }
+    }
+    story.conn(1).gets(["mod.blk", "GET c"]);
+    story.after_ms(2 * SCRIPT_RELIEF_MS);
+    story.conn(2).gets("GET c").answers("nil");
+    story.client("c").gets("nil").says("SET c 1");
+    story.conn(2).gets("SET c 1").answers("+OK");
+    story.client("c").gets("+OK");
+    story.conn(1).answers(":1");
+    story.client("a").gets(":1");
+}
+
 #[test]
 fn clients_leave_a_connection_on_which_a_script_hangs() {
     let mut story = Story::new();
