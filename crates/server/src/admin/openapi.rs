@@ -7,9 +7,12 @@ use super::{
     slowlog, stats, topology, upstreams,
 };
 use ::config::options::{OPTIONS, OptionSpec};
-use axum::Json;
+use axum::body::Bytes;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
 use axum::routing::get;
 use serde_json::{Map, Value, json};
+use std::sync::LazyLock;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
@@ -73,7 +76,13 @@ pub(super) fn endpoints() -> OpenApiRouter<App> {
         .routes(routes!(config::rewrite))
         .routes(routes!(loglevel::show, loglevel::set))
         .routes(routes!(flame::flame))
-        .route("/openapi.json", get(|| async { Json(document()) }))
+        .route("/openapi.json", get(written))
+}
+
+/// The document as its endpoint sends it. respool writes it once: that takes tens of milliseconds, and anybody may ask for it.
+async fn written() -> impl IntoResponse {
+    static WRITTEN: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
+    ([(CONTENT_TYPE, "application/json")], WRITTEN.clone())
 }
 
 /// The document.
