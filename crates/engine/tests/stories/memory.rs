@@ -1,6 +1,7 @@
 //! `Limits::memory_max_bytes` counts whatever is held for clients: of each kind more than fits is asked for, the account stays within the bound, the client that
 //! causes most goes first, the connections that others use stay, and whoever behaves is served.
 
+use crate::near;
 use crate::words::cluster::{ask, moved};
 use crate::words::{Story, bulk, large_set, request};
 use engine::Settings;
@@ -496,4 +497,19 @@ fn keys_that_are_told_again_behind_their_reply_count() {
     let after = held(&story) - request.len();
     // Each is in the list of what is read just now, among what is told again, and in the table of all.
     assert!(after >= before + KEYS * (96 + 196 + 56 + 3 * 7), "{before} and {after}");
+}
+
+// Found by an attack: with a small bound for all, a worker kept as many replies as the option of the cache says, and clients were closed.
+#[test]
+fn the_near_cache_takes_no_more_than_half_of_the_memory() {
+    let mut story = near::story_with(|settings| settings.limits.memory_max_bytes = 260_000);
+    let value = format!("\"{}\"", "v".repeat(10_000));
+    let kind = engine::report::MEMORY_KINDS.iter().position(|kind| *kind == "near_cache");
+    let kind = kind.expect("a kind of memory");
+    for n in 0..40 {
+        near::keeps(&mut story, "a", &format!("GET k{n}"), &value, n == 0);
+        assert!(story.report().memory[kind] <= 130_000, "{n}: {:?}", story.report().memory);
+    }
+    assert!(story.report().memory[kind] > 100_000);
+    assert_eq!(story.engine.stats().clients_evicted, 0);
 }
