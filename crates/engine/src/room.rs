@@ -73,7 +73,7 @@ impl Engine {
         self.roles.at(node).bounded < self.settings.limits.upstreams_max
     }
 
-    /// Whether there is room for one more connection that sends invalidations to clients in BCAST mode. The connection of clients in RESP2 always has room: these
+    /// Whether there is room for one more connection that sends invalidations to clients in BCAST mode. The connection of clients in RESP2 always has room at a node: these
     /// clients read over other connections, and must get invalidations.
     pub(crate) fn has_room_for_feed(&self, key: &UpstreamKey) -> bool {
         let max = (self.settings.limits.upstreams_max / FEEDS_PART).max(1);

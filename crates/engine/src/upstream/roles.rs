@@ -29,7 +29,7 @@ pub(crate) struct Roles {
     pub(crate) noloop: Held,
     /// Connections that clients share, to all nodes together.
     pub(crate) shared: Shared,
-    /// The same by nodes.
+    /// Connections that clients share, by nodes.
     at_nodes: BTreeMap<NodeId, AtNode>,
     spares: BTreeSet<(UpstreamKey, UpstreamId)>,
     owned: BTreeSet<(ClientId, UpstreamId)>,
@@ -38,18 +38,18 @@ pub(crate) struct Roles {
 /// Counts of connections that clients share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shared {
-    /// Those that take new requests.
+    /// Connections that take new requests.
     pub(crate) all: usize,
-    /// Of these those that cannot end while clients listen.
+    /// Connections among these that cannot end while clients listen.
     pub(crate) feeds: usize,
 }
 
 /// Counts of connections to one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AtNode {
-    /// Those that `Limits::upstreams_max` bounds.
+    /// Connections that `Limits::upstreams_max` bounds.
     pub(crate) bounded: usize,
-    /// Those of clients in BCAST mode, which have a bound of their own.
+    /// Connections of clients in BCAST mode, which have a bound of their own.
     pub(crate) broadcast: usize,
 }
 

@@ -79,7 +79,7 @@ pub(super) fn endpoints() -> OpenApiRouter<App> {
         .route("/openapi.json", get(written))
 }
 
-/// The document as its endpoint sends it. respool writes it once: that takes tens of milliseconds, and anybody may ask for it.
+/// The document as its endpoint sends it. respool writes the document once: writing takes tens of milliseconds, and clients without a token may ask for it.
 async fn written() -> impl IntoResponse {
     static WRITTEN: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
     ([(CONTENT_TYPE, "application/json")], WRITTEN.clone())
