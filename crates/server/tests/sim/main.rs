@@ -273,14 +273,12 @@ fn mirrors_come_and_go_and_nobody_notices() {
     assert!(reached.compared > 5 && reached.mirrored > 100, "{reached:?}");
 }
 
-/// Of these seeds one has a network that breaks the pusher's connection when all is well, one a door that is full for it.
+/// In this seed a door is full for the pusher.
 #[test]
 fn whoever_waits_is_served_when_the_pusher_goes() {
-    for seed in [290, 5458] {
-        let outcome = run(seed, Planted::Nothing)
-            .unwrap_or_else(|why| panic!("{why}\n{}", how_to_replay(seed)));
-        assert!(outcome.successors > 0, "seed {seed} does not come to what it is for");
-    }
+    let outcome =
+        run(5458, Planted::Nothing).unwrap_or_else(|why| panic!("{why}\n{}", how_to_replay(5458)));
+    assert!(outcome.successors > 0, "the seed does not come to what it is for");
 }
 
 /// Of these seeds one has EXEC of a transaction that a cluster began and one server ends, one a subscription behind the former servers, one a
