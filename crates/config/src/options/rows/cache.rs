@@ -24,7 +24,7 @@ pub(super) const ENABLED: OptionSpec = OptionSpec::for_trusted_clients(
 
 pub(super) const MEMORY_MAX_BYTES: OptionSpec = OptionSpec::for_trusted_clients(
     "cache.memory_max_bytes",
-    "What a worker keeps; beyond it what nobody asks for goes",
+    "Memory of the replies that a worker keeps; beyond it replies go that no client asks for",
     "With the requests and some 200 bytes for each. Counts against `limits.memory_max_bytes`: a worker keeps half of its part of that at most, and when it is reached the cache gives way first.",
     Kind::Bytes { min: 64 * KIB, max: 64 << 30, at: |d| &mut d.config.cache.memory_max_bytes },
 )
