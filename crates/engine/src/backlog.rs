@@ -175,6 +175,7 @@ impl Engine {
             return;
         };
         let Some(front) = upstream.inflight.front().map(|run| run.owner) else { return };
+        self.note_wait(now, from);
         self.set_role(from, Role::Retired);
         self.unlist(&key);
         self.set_role(id, Role::Shared);

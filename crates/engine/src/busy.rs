@@ -16,7 +16,8 @@
 //!
 //! A shared connection is held up if a script or a command of a module is under way there and nothing was answered for [`SCRIPT_RELIEF_MS`]. Clients then go on over a fresh connection
 //! (`backlog`), where the server answers with `-BUSY` as it does directly. Requests behind the script would have no answer until its end, and some of them are
-//! scripts that never end, too.
+//! scripts that never end, too. If the server greets the fresh connection while a command of a module has no reply, this command blocks its client (`RedisModule_BlockClient`) without the
+//! flag `blocking`: further calls of it take dedicated connections.
 //!
 //! `PING` asks only where there is one primary: of several one may be busy while the others serve.
 //!
@@ -27,17 +28,19 @@
 use crate::command::CommandId;
 use crate::command::ids::{EXEC, PING};
 use crate::engine::Engine;
-use crate::ids::{ClientId, NodeId};
+use crate::ids::{ClientId, NodeId, UpstreamId};
 use crate::limits::{BUSY_TOLD_MS, SCRIPT_BUSY_MS, SCRIPT_RELIEF_MS};
 use crate::local::arity_fits;
 use crate::news::What;
 use crate::overtaken::is_script;
+use crate::redirect::find_request_bytes;
 use crate::route::Known;
 use crate::time::Time;
 use crate::upstream::inflight::{Inflight, Owner, Run};
 use crate::upstream::{Lane, Role};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use resp::Args;
 
 /// See the module.
 #[derive(Debug)]
@@ -136,6 +139,22 @@ impl Engine {
         for id in held_up {
             self.try_scripts_anew(id);
             self.begin_relief(now, id);
+        }
+    }
+
+    /// The server has greeted a connection that was made because this one is held up. A command of a module in front here blocks its client and not the server, so
+    /// this command takes dedicated connections from now on, as commands with the flag `blocking` do.
+    pub(crate) fn note_wait(&mut self, now: Time, id: UpstreamId) {
+        let Some(up) = self.upstreams.get(id) else { return };
+        let is_held_up = up.script_seen.is_some_and(|(place, since)| {
+            place == up.inflight.place() && since.plus_ms(SCRIPT_RELIEF_MS) <= now
+        });
+        let front = up.inflight.front().filter(|run| run.command.is_none() && may_hold_up(run));
+        let Some(run) = front.filter(|_| is_held_up && up.tail.is_empty()) else { return };
+        let Some((_, request)) = find_request_bytes(up, run, run.done) else { return };
+        let call: Vec<&[u8]> = Args::new(request).take(2).collect();
+        if let Some(learned) = &mut self.learned {
+            learned.note_wait(&call);
         }
     }
 

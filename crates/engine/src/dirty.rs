@@ -13,6 +13,7 @@
 //! Invariant: each stands here once, and exactly while its `out.dirty` is set.
 
 use crate::ids::UpstreamId;
+use crate::upstream::Upstream;
 use alloc::collections::VecDeque;
 
 /// See the module.
@@ -23,16 +24,29 @@ pub(crate) struct DirtyUpstreams {
 }
 
 impl DirtyUpstreams {
-    /// One that clients share has something to send.
+    /// A connection that clients share has something to send, or has more memory than before: each turn sends and weighs the listed connections.
     #[inline]
-    pub(crate) fn push(&mut self, id: UpstreamId) {
-        self.shared.push_back(id);
+    pub(crate) fn push(&mut self, id: UpstreamId, upstream: &mut Upstream) {
+        if !upstream.out.dirty {
+            upstream.out.dirty = true;
+            self.shared.push_back(id);
+        }
     }
 
     /// One that serves a single client, or topics, has something to send.
     #[inline]
-    pub(crate) fn push_first(&mut self, id: UpstreamId) {
-        self.first.push_back(id);
+    pub(crate) fn push_first(&mut self, id: UpstreamId, upstream: &mut Upstream) {
+        if !upstream.out.dirty {
+            upstream.out.dirty = true;
+            self.first.push_back(id);
+        }
+    }
+
+    /// A connection of the mirror has something to send; the mirror's own engine has its record.
+    pub(crate) fn push_of_mirror(&mut self, id: UpstreamId) {
+        if !self.contains(id) {
+            self.shared.push_back(id);
+        }
     }
 
     /// The next one to be sent to.

@@ -581,14 +581,12 @@ impl Engine {
     /// This upstream has something to send.
     #[inline]
     pub(crate) fn touch_upstream(&mut self, id: UpstreamId) {
-        if let Some(upstream) = self.upstreams.get_mut(id)
-            && !upstream.out.dirty
-        {
-            upstream.out.dirty = true;
-            match (upstream.role, upstream.key.lane) {
-                (Role::Leased(_), _) | (_, Lane::Messages) => self.dirty_upstreams.push_first(id),
-                _ => self.dirty_upstreams.push(id),
+        let Some(upstream) = self.upstreams.get_mut(id) else { return };
+        match (upstream.role, upstream.key.lane) {
+            (Role::Leased(_), _) | (_, Lane::Messages) => {
+                self.dirty_upstreams.push_first(id, upstream);
             }
+            _ => self.dirty_upstreams.push(id, upstream),
         }
     }
 

@@ -63,7 +63,12 @@ impl Engine {
         self.learning.again_at = Some(now.plus_ms(LEARN_EVERY_MS));
         if let Ok(Some((commands, _))) = value::parse(reply) {
             // A failure to learn must not make us forget.
-            self.learned = Learned::from_reply(&commands).or(self.learned.take());
+            let before = self.learned.take();
+            let mut learned = Learned::from_reply(&commands);
+            if let (Some(learned), Some(before)) = (&mut learned, &before) {
+                learned.keep_waits(before);
+            }
+            self.learned = learned.or(before);
         }
     }
 

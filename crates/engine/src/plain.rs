@@ -308,10 +308,7 @@ impl PlainRun {
             && let Some(upstream) = parts.upstreams.get_mut(upstream_id)
         {
             upstream.out.buf(parts.pool).extend_from_slice(&input[self.from..]);
-            if !upstream.out.dirty {
-                upstream.out.dirty = true;
-                parts.dirty_upstreams.push(upstream_id);
-            }
+            parts.dirty_upstreams.push(upstream_id, upstream);
         }
         self.from = input.len();
         self.command_from = input.len();

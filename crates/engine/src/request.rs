@@ -732,10 +732,7 @@ impl Engine {
         upstream.inflight.push(Run::new(owner, 1, command, now, at));
         stats.requests += 1;
         stats.command(command).calls += 1;
-        if !upstream.out.dirty {
-            upstream.out.dirty = true;
-            dirty_upstreams.push(upstream_id);
-        }
+        dirty_upstreams.push(upstream_id, upstream);
         self.delimit(now, upstream_id, command);
         Step::Done
     }

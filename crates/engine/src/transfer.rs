@@ -577,10 +577,7 @@ impl Engine {
             return;
         }
         upstream.out.append_part(bytes, missing, &mut self.pool);
-        if !upstream.out.dirty {
-            upstream.out.dirty = true;
-            self.dirty_upstreams.push(id);
-        }
+        self.dirty_upstreams.push(id, upstream);
     }
 
     /// The transfer of a client that is gone: whatever was written is half a request, so the connection goes with it.

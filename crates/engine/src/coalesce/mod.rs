@@ -185,6 +185,8 @@ fn share(parts: &mut Parts<'_>, unsent: Unsent, command: CommandId) {
     let owner = next_place(parts.id, parts.client);
     let run = Run::new(owner, 1, Some(command), parts.now, unsent.at);
     upstream.inflight.share(unsent.place, Run { shares: true, ..run });
+    // Nothing more is to be sent, but the connection has one more client to remember.
+    parts.dirty_upstreams.push(unsent.upstream, upstream);
     parts.client.last_command = Some(command);
     parts.stats.command(Some(command)).calls += 1;
     parts.stats.requests += 1;

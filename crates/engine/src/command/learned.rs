@@ -133,6 +133,26 @@ impl Learned {
         find(&self.subs, container.iter().chain(b"|").chain(sub).map(u8::to_ascii_lowercase))
     }
 
+    /// Counts the command of this call as one that may wait at the server, as if it had the flag `blocking`. `call` are the name and, if there is one, the
+    /// subcommand.
+    pub fn note_wait(&mut self, call: &[&[u8]]) {
+        let lower = |name: &[u8]| name.to_ascii_lowercase();
+        if let Some(name) = call.first() {
+            lease(&mut self.commands, &lower(name));
+        }
+        if let [name, sub, ..] = call {
+            lease(&mut self.subs, &lower(&[name, &b"|"[..], sub].concat()));
+        }
+    }
+
+    /// Takes over which commands were seen to wait ([`Learned::note_wait`]).
+    pub fn keep_waits(&mut self, of: &Self) {
+        for (list, of) in [(&mut self.commands, &of.commands), (&mut self.subs, &of.subs)] {
+            let waits = of.iter().filter(|command| command.class == Class::Leased);
+            waits.for_each(|command| lease(list, &command.name));
+        }
+    }
+
     /// How many commands were learnt, subcommands aside.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -150,6 +170,14 @@ impl Learned {
     #[must_use]
     pub fn skipped(&self) -> usize {
         self.skipped
+    }
+}
+
+/// Commands of this name, in lower case, take dedicated connections.
+fn lease(sorted: &mut [LearnedCommand], name: &[u8]) {
+    let found = sorted.binary_search_by(|command| (*command.name).cmp(name));
+    if let Some(command) = found.ok().and_then(|index| sorted.get_mut(index)) {
+        command.class = Class::Leased;
     }
 }
 

@@ -239,10 +239,7 @@ impl Engine {
             });
         }
         for id in dirty {
-            let id = numbers.outer(id);
-            if !self.dirty_upstreams.contains(id) {
-                self.dirty_upstreams.push(id);
-            }
+            self.dirty_upstreams.push_of_mirror(numbers.outer(id));
         }
     }
 

@@ -457,14 +457,17 @@ impl Engine {
         let Some(client) = self.clients.get(id) else { return Ok(()) };
         let db = if client.protocol == Protocol::Resp2 { FEED_DB } else { client.db };
         let ear = Ear { lane: Lane::Broadcast, db, owner: None, pairs: false };
-        let primaries = self.router.primaries();
-        let missing = primaries.into_iter().map(|node| ear.at(node));
-        let missing: Vec<UpstreamKey> =
-            missing.filter(|key| !self.by_key.contains_key(key)).collect();
-        if !missing.iter().all(|key| self.has_room_for_feed(key)) {
-            return Err(reject::FEEDS_MAX);
+        let mut missing = 0;
+        for key in self.router.primaries().into_iter().map(|node| ear.at(node)) {
+            if self.by_key.contains_key(&key) {
+                continue;
+            }
+            if !self.has_room_for_feed(&key) {
+                return Err(reject::FEEDS_MAX);
+            }
+            missing += 1;
         }
-        let has_room = missing.is_empty() || self.has_room_for_feeds(missing.len());
+        let has_room = missing == 0 || self.has_room_for_feeds(missing);
         has_room.then_some(()).ok_or(reject::SHARED_CONNS_MAX)
     }
 

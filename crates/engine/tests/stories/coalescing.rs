@@ -99,6 +99,23 @@ fn what_waits_behind_a_full_socket_is_shared() {
     story.client("c").gets("\"2\"");
 }
 
+/// Simulation seed 746: nothing more is to be sent, so the connection was not weighed again.
+#[test]
+fn a_shared_read_that_waits_behind_a_large_request_counts_as_memory() {
+    let mut story = story();
+    story.server().stops_taking();
+    let value = "x".repeat(MIB / 8);
+    story.client("a").says(&format!("SET big {value}"));
+    story.client("b").says("GET k");
+    story.client("c").says("GET k");
+    story.server().takes_all();
+    assert_eq!(story.server().takes_requests(), 2);
+    story.server().answers("+OK").answers("\"1\"");
+    story.client("a").gets("+OK");
+    story.client("b").gets("\"1\"");
+    story.client("c").gets("\"1\"");
+}
+
 #[test]
 fn only_equal_bytes_of_pure_reads_are_shared() {
     let mut story = story();

@@ -8,6 +8,8 @@ use engine::limits::{SCRIPT_RELIEF_MS, TRIAL_CONNS};
 const BUSY: &str = "-BUSY Redis is busy running a script.";
 const KILLED: &str = "-ERR Script killed by user";
 const LOOP: &str = "EVAL hangs 0";
+/// `COMMAND` of a server whose module has one command.
+const MODULE: &str = "*1\r\n*6\r\n$7\r\nmod.blk\r\n:-1\r\n*1\r\n+readonly\r\n:0\r\n:0\r\n:0\r\n";
 
 /// A script of client `a` is under way on the usual connection, the first one.
 fn runs_script(mut story: Story) -> Story {
@@ -28,15 +30,11 @@ fn trial(story: &mut Story, line: &str) -> usize {
     panic!("{line} is on no connection for trials");
 }
 
-// Found by a test from outside: scripts of 20 clients that never end stood behind each other, and others had no answer until all had been killed.
-// Found by an attack: all clients of the worker waited for as long as the module took.
+// Found by an attack: all clients of the worker waited for as long as the module took, at each call.
 #[test]
 fn clients_leave_a_connection_on_which_a_command_of_a_module_waits() {
     let mut story = Story::new();
-    story.server_says_to(
-        "COMMAND",
-        "*1\r\n*6\r\n$7\r\nmod.blk\r\n:-1\r\n*1\r\n+readonly\r\n:0\r\n:0\r\n:0\r\n",
-    );
+    story.server_says_to("COMMAND", MODULE);
     for (name, line) in [("a", "GET k"), ("a", "mod.blk"), ("c", "GET c")] {
         story.client(name).says(line);
         if line == "GET k" {
@@ -52,8 +50,36 @@ fn clients_leave_a_connection_on_which_a_command_of_a_module_waits() {
     story.client("c").gets("+OK");
     story.conn(1).answers(":1");
     story.client("a").gets(":1");
+    // The command blocks its client, so it has a dedicated connection from now on.
+    story.client("a").says("MOD.blk 2");
+    story.conn(3).gets("MOD.blk 2");
+    story.client("c").says("GET c");
+    story.conn(2).gets("GET c").answers("nil");
+    story.client("c").gets("nil");
+    story.conn(3).answers(":2");
+    story.client("a").gets(":2");
 }
 
+// A script keeps the server busy, and the command of the module behind it waits for the script.
+#[test]
+fn a_command_of_a_module_behind_a_script_goes_over_the_usual_connection_afterwards() {
+    let mut story = Story::new();
+    story.server_says_to("COMMAND", MODULE);
+    story.client("w").says("GET k");
+    story.server().gets("GET k").answers("nil");
+    story.client("w").gets("nil");
+    story.client("a").says(LOOP);
+    story.client("b").says("mod.blk");
+    story.conn(1).gets([LOOP, "mod.blk"]);
+    story.after_ms(2 * SCRIPT_RELIEF_MS);
+    story.conn(1).answers([KILLED, ":1"]);
+    story.client("a").gets(KILLED);
+    story.client("b").gets(":1").says("mod.blk");
+    story.conn(2).gets("mod.blk").answers(":2");
+    story.client("b").gets(":2");
+}
+
+// Found by a test from outside: scripts of 20 clients that never end stood behind each other, and others had no answer until all had been killed.
 #[test]
 fn clients_leave_a_connection_on_which_a_script_hangs() {
     let mut story = Story::new();

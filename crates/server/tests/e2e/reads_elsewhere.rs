@@ -193,9 +193,17 @@ fn the_upstream_first_and_targets_when_it_is_away_or_slow() {
     let hedged = ["--read-targets-hedge-after-ms", "30", "--read-targets-hedge-percent", "100"];
     let proxy = front(&upstream, &[&target], &[&args[..], &hedged].concat());
     let mut conn = proxy.connect();
+    let hedged = |conn: &mut Conn| figure(conn, 0, "hedged").parse::<u64>().expect("a number");
+    let mut is_up = false;
     for n in 0..KEYS {
-        assert_eq!(who(&conn.ask(&format!("GET k:{n}"))), Some(("up", n)));
+        let before = hedged(&mut conn);
+        let answered = who(&conn.ask(&format!("GET k:{n}")));
+        is_up |= answered == Some(("up", n));
+        // A busy machine may hold the upstream up for longer than 30 ms.
+        let is_late = answered == Some(("copy", n)) && hedged(&mut conn) > before;
+        assert!(answered == Some(("up", n)) || is_late, "{answered:?}");
     }
+    assert!(is_up, "the upstream answered nothing");
     upstream.pause();
     for n in 0..5 {
         assert_eq!(who(&conn.ask(&format!("GET k:{n}"))), Some(("copy", n)));
@@ -204,7 +212,7 @@ fn the_upstream_first_and_targets_when_it_is_away_or_slow() {
     wait::until_true("the upstream answers again", SOON, || {
         who(&conn.ask("GET k:1")) == Some(("up", 1))
     });
-    assert!(figure(&mut conn, 0, "hedged").parse::<u64>().unwrap() >= 5);
+    assert!(hedged(&mut conn) >= 5);
     upstream.kill();
     for n in 0..KEYS {
         assert_eq!(who(&conn.ask(&format!("GET k:{n}"))), Some(("copy", n)));
