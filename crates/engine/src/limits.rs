@@ -453,8 +453,15 @@ pub const UNANSWERED_TOPICS_BYTES_MAX: usize = 4 << 20;
 /// names waits if any server does so.
 pub const CROWDED_NAMES_MAX: usize = 1 << 10;
 
+/// Nodes of a cluster that channels are spread over. Each look for the home of a channel takes a few ns for each of them, and a cluster may name
+/// [`CLUSTER_NODES_MAX`] nodes.
+pub const CHANNEL_HOMES_MAX: usize = 128;
+
 /// Topics that are looked at in a turn, whether each is subscribed to where it belongs, some 1 µs each.
 pub const RELINK_TOPICS_PER_TURN: usize = 8 << 10;
+
+/// Keys of clients' caches, and replies of the near cache, that a turn removes when all of them are dropped at once, some 2 µs each.
+pub const DROPPED_PER_TURN: usize = 2 << 10;
 
 /// Keys that clients may have in their caches, per worker; and their names' bytes with what each client takes. Beyond it the first one is told to
 /// be dropped.

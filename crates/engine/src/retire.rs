@@ -22,6 +22,31 @@ use crate::upstream::{Lane, Role, Upstream};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
+/// Idle shared connections, as of one look in this turn.
+#[derive(Debug)]
+pub(crate) struct Idle {
+    /// The next one to end comes last.
+    all: Vec<UpstreamId>,
+    /// There were no others.
+    are_all: bool,
+}
+
+/// Connections that one look for idle ones finds.
+const IDLE_FOUND_MAX: usize = 256;
+
+/// Whether a connection to another server may take the place of this one.
+fn is_idle_anywhere(up: &Upstream) -> bool {
+    up.role == Role::Shared
+        && up.key.owner.is_none()
+        && matches!(up.key.lane, Lane::Shared | Lane::Tracked | Lane::Control)
+        && up.is_ready()
+        // A request to more servers than have room would end the connections that were made for it, in turn.
+        && up.inflight.end() > up.ready_place
+        && up.inflight.is_empty()
+        && up.out.pending() == 0
+        && up.waiters.is_empty()
+}
+
 impl Engine {
     /// An upstream that a slow client holds up takes no new requests of others, if they can have another one. If not, they wait behind it, and it is read
     /// on for them.
@@ -170,22 +195,34 @@ impl Engine {
     /// Makes room for a connection to any server by ending an idle shared connection to any server: first a connection without invalidations, then the connection with
     /// the oldest progress. Returns whether a connection ended.
     fn end_idle_anywhere(&mut self) -> bool {
-        let is_idle = |up: &Upstream| {
-            up.role == Role::Shared
-                && up.key.owner.is_none()
-                && matches!(up.key.lane, Lane::Shared | Lane::Tracked | Lane::Control)
-                && up.is_ready()
-                // A request to more servers than have room would end the connections that were made for it, in turn.
-                && up.inflight.end() > up.ready_place
-                && up.inflight.is_empty()
-                && up.out.pending() == 0
-                && up.waiters.is_empty()
-        };
-        let idle = self.upstreams.iter().filter(|(_, up)| is_idle(up));
-        let idle = idle.min_by_key(|(_, up)| (up.key.lane == Lane::Tracked, up.progress_at));
-        let idle = idle.map(|(id, _)| id);
-        idle.into_iter().for_each(|id| self.remove_upstream(id));
-        idle.is_some()
+        loop {
+            let mut idle = match self.sweep.idle.take() {
+                Some(idle) if idle.all.is_empty() && !idle.are_all => self.idle_anywhere(),
+                Some(idle) => idle,
+                None => self.idle_anywhere(),
+            };
+            let next = idle.all.pop();
+            self.sweep.idle = Some(idle);
+            let Some(id) = next else { return false };
+            if self.upstreams.get(id).is_some_and(is_idle_anywhere) {
+                self.remove_upstream(id);
+                return true;
+            }
+        }
+    }
+
+    /// Looks at all connections. Thousands of requests of one turn may need room, so what is found serves several of them.
+    fn idle_anywhere(&self) -> Idle {
+        let idle = self.upstreams.iter().filter(|(_, up)| is_idle_anywhere(up));
+        let idle = idle.map(|(id, up)| (up.key.lane == Lane::Tracked, up.progress_at, id));
+        let mut all: Vec<(bool, Time, UpstreamId)> = idle.collect();
+        let are_all = all.len() <= IDLE_FOUND_MAX;
+        if !are_all {
+            all.select_nth_unstable(IDLE_FOUND_MAX);
+            all.truncate(IDLE_FOUND_MAX);
+        }
+        all.sort_unstable_by(|one, other| other.cmp(one));
+        Idle { all: all.into_iter().map(|(.., id)| id).collect(), are_all }
     }
 
     /// This connection serves somebody else from now on.

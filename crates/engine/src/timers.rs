@@ -19,7 +19,9 @@ use crate::functions::Readers;
 use crate::ids::{ClientId, UpstreamId};
 use crate::limits::{DRAIN_SWEEP_MS, SWEEP_MS, SWEEP_MS_MAX, SWEEP_PART};
 use crate::mirror::is_mirrors;
+use crate::near::Near;
 use crate::policy::WAKE;
+use crate::retire::Idle;
 use crate::settings::Timeouts;
 use crate::stats::Refused;
 use crate::time::Time;
@@ -29,7 +31,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 /// When clients are looked at.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Sweep {
     /// The last time that they were.
     last_at: Time,
@@ -39,12 +41,23 @@ pub(crate) struct Sweep {
     unknown_from: Option<Time>,
     /// Clients that waited for replies are gone since it was looked for connections on which nobody waits.
     pub(crate) looks_at_deserted: bool,
+    /// Nodes may be known that no table names any more.
+    pub(crate) forgets_nodes: bool,
+    /// Connections that were found idle in this turn.
+    pub(crate) idle: Option<Idle>,
 }
 
 impl Sweep {
     /// Nobody was looked at yet.
     pub(crate) const fn new(now: Time) -> Self {
-        Self { last_at: now, idle_from: now, unknown_from: None, looks_at_deserted: false }
+        Self {
+            last_at: now,
+            idle_from: now,
+            unknown_from: None,
+            looks_at_deserted: false,
+            forgets_nodes: false,
+            idle: None,
+        }
     }
 
     /// Somebody has to say who it is, and may be late from then on; one who became nobody just now is given its time when it is looked at.
@@ -68,6 +81,10 @@ impl Engine {
             || self.grants.fan.is_late()
             || self.learning.lookups.is_answered()
             || self.sweep.looks_at_deserted
+            || self.sweep.forgets_nodes
+            || self.sweep.idle.is_some()
+            || self.near.as_deref().is_some_and(Near::has_dropped)
+            || self.has_dropped_keys()
         {
             return Some(now);
         }
@@ -151,7 +168,13 @@ impl Engine {
         self.run_questions(now);
         self.run_resumes(now);
         self.run_turns(now);
+        self.sweep.idle = None;
+        self.remove_dropped_cached();
+        self.remove_dropped_keys();
         self.end_deserted();
+        if core::mem::take(&mut self.sweep.forgets_nodes) {
+            self.forget_nodes();
+        }
         if !self.watches.is_empty() {
             self.tell_lines();
         }

@@ -76,6 +76,11 @@ pub(crate) fn drop_unsent(fd: impl AsFd) {
     let _ = sockopt::set_socket_linger(fd, Some(Duration::ZERO));
 }
 
+/// Tells the peer that nothing more comes. A connection that is gone already needs no telling.
+pub(crate) fn end_output(fd: impl AsFd) {
+    let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Write);
+}
+
 /// Begins to connect a new non-blocking socket. The outcome is told by writability and SO_ERROR.
 ///
 /// A unix connect to a full backlog gives EAGAIN at once and nothing later would tell that there is

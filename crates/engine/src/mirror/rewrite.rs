@@ -41,8 +41,10 @@ pub(crate) enum Effect {
 /// What a request that got this reply is at a mirror. `unix_ms`: when the reply came.
 pub(crate) fn effect(args: &[&[u8]], reply: &[u8], unix_ms: u64) -> Effect {
     let name = args.first().map(|name| name.to_ascii_lowercase()).unwrap_or_default();
+    let pops_one = matches!(&*name, b"lpop" | b"rpop") && reply.starts_with(b"*1\r\n");
     let read = match tells_what(&name) {
         true => parse_within(reply, MIRROR_TAKEN_MAX),
+        false if pops_one => parse_within(reply, MIRROR_TAKEN_MAX).or_else(|_| begin_of(reply)),
         false => begin_of(reply),
     };
     match read {
@@ -273,12 +275,16 @@ fn taken(name: &[u8], args: &[&[u8]], reply: &Value<'_>) -> Option<Effect> {
             None => instead(&[b"SREM", key, reply.as_text()?]),
         },
         b"zpopmin" | b"zpopmax" => removal(b"ZREM", key, members(list?).into_iter())?,
+        // By value, not by end: the server gives an element to a blocked client before it executes the next push or pop of another connection, and the mirror hears of that push first.
         b"blpop" | b"brpop" => {
             let [key, value] = list? else { return None };
-            // By what it is, not by its end: what was pushed meanwhile may be there already.
-            let end: &[u8] = if name == b"blpop" { b"1" } else { b"-1" };
-            instead(&[b"LREM", key.as_text()?, end, value.as_text()?])
+            element(name == b"blpop", key.as_text()?, value.as_text()?)
         }
+        b"lpop" | b"rpop" => match list.map_or(reply.as_text(), only_text) {
+            Some(value) => element(name == b"lpop", key, value),
+            None if list.is_some() => Effect::AsIs,
+            None => return None,
+        },
         b"blmove" => instead(&[b"LMOVE", key, args.get(2)?, args.get(3)?, args.get(4)?]),
         b"brpoplpush" => instead(&[b"RPOPLPUSH", key, args.get(2)?]),
         b"bzpopmin" | b"bzpopmax" => {
@@ -287,9 +293,12 @@ fn taken(name: &[u8], args: &[&[u8]], reply: &Value<'_>) -> Option<Effect> {
         }
         b"lmpop" | b"blmpop" => {
             let [key, values] = list? else { return None };
-            let count = values.as_list()?.len().to_string();
-            let pop: &[u8] = if has(args, "left") { b"LPOP" } else { b"RPOP" };
-            instead(&[pop, key.as_text()?, count.as_bytes()])
+            let (key, values, from_left) = (key.as_text()?, values.as_list()?, has(args, "left"));
+            let pop: &[u8] = if from_left { b"LPOP" } else { b"RPOP" };
+            match values {
+                [value] => element(from_left, key, value.as_text()?),
+                _ => instead(&[pop, key, values.len().to_string().as_bytes()]),
+            }
         }
         b"zmpop" | b"bzmpop" => {
             let [key, pairs] = list? else { return None };
@@ -297,6 +306,19 @@ fn taken(name: &[u8], args: &[&[u8]], reply: &Value<'_>) -> Option<Effect> {
         }
         _ => Effect::AsIs,
     })
+}
+
+/// The text that is alone in a list.
+fn only_text<'a>(list: &[Value<'a>]) -> Option<&'a [u8]> {
+    match list {
+        [value] => value.as_text(),
+        _ => None,
+    }
+}
+
+/// The removal of one element of a list, the first or the last with this value.
+fn element(from_left: bool, key: &[u8], value: &[u8]) -> Effect {
+    instead(&[b"LREM", key, if from_left { b"1" } else { b"-1" }, value])
 }
 
 /// The members among members and scores: in turn, or as pairs.
@@ -537,7 +559,10 @@ mod tests {
                 "XADD x NOMKSTREAM MINID 4 5-1 f v",
             ),
             ("XADD x MAXLEN ~\0 9 *\0 f v", "$3\r\n5-1\r\n", "XADD x MAXLEN ~\0 9 5-1 f v"),
-            ("LMPOP 1 left RIGHT", "*2\r\n$4\r\nleft\r\n*1\r\n$1\r\nx\r\n", "RPOP left 1"),
+            ("LMPOP 1 left RIGHT", "*2\r\n$4\r\nleft\r\n*1\r\n$1\r\nx\r\n", "LREM left -1 x"),
+            ("LPOP l", "$1\r\na\r\n", "LREM l 1 a"),
+            ("RPOP l", "$1\r\na\r\n", "LREM l -1 a"),
+            ("LPOP l 5", "*1\r\n$1\r\na\r\n", "LREM l 1 a"),
             (
                 "XREADGROUP NOACK BLOCK\0 5 GROUP streams block BLOCK 0 STREAMS s >",
                 "*1\r\n*0\r\n",
@@ -565,7 +590,7 @@ mod tests {
             ("SET k v", "+OK\r\n"),
             ("INCR k", ":5\r\n"),
             ("LPUSH l a", ":1\r\n"),
-            ("LPOP l", "$1\r\na\r\n"),
+            ("LPOP l 2", "*2\r\n$1\r\na\r\n$1\r\nb\r\n"),
             ("EVAL s 1 k", "$-1\r\n"),
             ("DEL a b", ":0\r\n"),
             ("SORT l STORE d", ":0\r\n"),

@@ -260,6 +260,11 @@ impl Near {
         [self.table.len() as u64, self.feeds.len() as u64]
     }
 
+    /// Whether dropped entries are to be removed.
+    pub(crate) fn has_dropped(&self) -> bool {
+        self.table.has_dropped()
+    }
+
     /// What all entries cost.
     pub(crate) fn bytes(&self) -> usize {
         self.table.bytes()
@@ -299,6 +304,14 @@ impl Engine {
         if let Some(near) = self.near.as_deref_mut() {
             let left = near.table.bytes().saturating_sub(bytes);
             self.stats.cache_dropped_evicted += near.table.make_room(left);
+        }
+    }
+
+    /// Removes some of the replies that a change dropped.
+    pub(crate) fn remove_dropped_cached(&mut self) {
+        if let Some(near) = self.near.as_deref_mut().filter(|near| near.has_dropped()) {
+            near.table.remove_dropped();
+            self.account_counted();
         }
     }
 

@@ -13,6 +13,7 @@
 //! Invariant: `bytes` is what all entries cost together, and every entry stands in `by_key` with each of its keys and in the list of its connection; see [`Table::check`].
 
 use crate::ids::{NodeId, UpstreamId};
+use crate::limits::DROPPED_PER_TURN;
 use crate::time::Time;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -92,6 +93,8 @@ struct Entry {
     next: u32,
     /// The place of the entry in the list of its connection.
     listed: u32,
+    /// The entry is dropped, stands in no list of a connection, and is removed in a later turn.
+    dropped: bool,
 }
 
 impl Entry {
@@ -150,6 +153,8 @@ pub(super) struct Table {
     /// The entries that were read over each connection. Clients can make connections end as often as they like.
     read_over: BTreeMap<(NodeId, UpstreamId), Vec<u32>>,
     asked: BTreeMap<(UpstreamId, u64), u32>,
+    /// Entries to be removed, if they are still dropped ones.
+    dropped: Vec<u32>,
     /// Reads that went to the server though their reply is kept or on its way, by their places; the hash of each.
     checks: BTreeMap<(UpstreamId, u64), u64>,
     bytes: usize,
@@ -184,6 +189,7 @@ impl Table {
         while let Some(Some(entry)) = self.entries.get(at as usize) {
             if entry.hash == wanted.hash
                 && entry.upstream == wanted.upstream
+                && !entry.dropped
                 && *entry.frame == *wanted.frame
             {
                 return Some(at as usize);
@@ -241,6 +247,7 @@ impl Table {
             visited: false,
             next: self.heads[head],
             listed: list.len() as u32,
+            dropped: false,
         };
         self.bytes += entry.cost();
         let at = match self.free.pop() {
@@ -321,7 +328,7 @@ impl Table {
         let Some(hash) = self.checks.remove(&(upstream, place)) else { return 0 };
         let mut at = self.head(hash).map_or(NONE, |head| self.heads[head]);
         while let Some(Some(entry)) = self.entries.get(at as usize) {
-            if entry.hash == hash && entry.upstream == upstream {
+            if entry.hash == hash && entry.upstream == upstream && !entry.dropped {
                 break;
             }
             at = entry.next;
@@ -366,11 +373,13 @@ impl Table {
             }
         }
         self.forget_keys(number, &entry.keys);
-        self.unlist((entry.node, entry.upstream), entry.listed);
+        if !entry.dropped {
+            self.unlist((entry.node, entry.upstream), entry.listed);
+        }
         if let State::Asked(place) = entry.state {
             self.asked.remove(&(entry.upstream, place));
         }
-        true
+        !entry.dropped
     }
 
     /// The entry at this place of a connection's list leaves it; the last one takes the place.
@@ -424,11 +433,42 @@ impl Table {
         numbers.into_iter().map(|at| u64::from(self.remove(at as usize))).sum()
     }
 
-    /// Removes the entries of this list. Returns how many they were.
+    /// Drops the entries of this list. Many of them are removed in later turns ([`Self::remove_dropped`]). Returns how many they were.
     fn drop_listed(&mut self, of: (NodeId, UpstreamId)) -> u64 {
-        // From the end, where nothing takes the place of one that goes.
-        let numbers = self.read_over.get(&of).cloned().unwrap_or_default();
-        numbers.into_iter().rev().map(|at| u64::from(self.remove(at as usize))).sum()
+        let numbers = self.read_over.remove(&of).unwrap_or_default();
+        let count = numbers.len() as u64;
+        if numbers.len() <= DROPPED_PER_TURN {
+            numbers.into_iter().for_each(|at| _ = self.remove(at as usize));
+            return count;
+        }
+        for at in &numbers {
+            if let Some(Some(entry)) = self.entries.get_mut(*at as usize) {
+                entry.dropped = true;
+            }
+        }
+        self.dropped.extend(numbers);
+        count
+    }
+
+    /// Whether dropped entries are to be removed.
+    pub(super) fn has_dropped(&self) -> bool {
+        !self.dropped.is_empty()
+    }
+
+    /// Removes some of the dropped entries.
+    pub(super) fn remove_dropped(&mut self) {
+        for _ in 0..DROPPED_PER_TURN {
+            let Some(at) = self.dropped.pop() else { break };
+            let entry = self.entries.get(at as usize).and_then(Option::as_ref);
+            // It may have made room, and another entry has its place.
+            if entry.is_some_and(|entry| entry.dropped) {
+                self.remove(at as usize);
+            }
+        }
+        if self.is_empty() {
+            let checks = core::mem::take(&mut self.checks);
+            *self = Self { checks, ..Self::default() };
+        }
     }
 
     /// Everything that was read at this node goes.
@@ -456,9 +496,9 @@ impl Table {
 
     /// Everything goes.
     pub(super) fn drop_all(&mut self) -> u64 {
-        let count = self.len() as u64;
-        *self = Self::default();
-        count
+        self.checks.clear();
+        let lists: Vec<_> = self.read_over.keys().copied().collect();
+        lists.into_iter().map(|of| self.drop_listed(of)).sum()
     }
 
     /// Makes room until all entries together cost no more than this. How many went.
@@ -484,10 +524,12 @@ impl Table {
         for (at, entry) in self.entries.iter().enumerate() {
             let Some(entry) = entry else { continue };
             let wanted = Wanted { upstream: entry.upstream, frame: &entry.frame, hash: entry.hash };
-            assert_eq!(self.find(wanted), Some(at), "an entry that nobody finds");
             let listed = self.read_over.get(&(entry.node, entry.upstream));
             let listed = listed.and_then(|list| list.get(entry.listed as usize));
-            assert_eq!(listed, Some(&(at as u32)), "an entry in no list of a connection");
+            if !entry.dropped {
+                assert_eq!(self.find(wanted), Some(at), "an entry that nobody finds");
+                assert_eq!(listed, Some(&(at as u32)), "an entry in no list of a connection");
+            }
             for key in &entry.keys {
                 assert!(self.by_key.contains(&(*key, at as u32)), "a key without it");
             }
@@ -498,7 +540,9 @@ impl Table {
         let distinct = |keys: &[u64]| keys.iter().collect::<BTreeSet<_>>().len();
         let listed = entries().map(|entry| distinct(&entry.keys)).sum::<usize>();
         assert_eq!(self.by_key.len(), listed);
-        assert_eq!(self.read_over.values().map(Vec::len).sum::<usize>(), self.len());
+        let dropped = entries().filter(|entry| entry.dropped).count();
+        assert_eq!(self.read_over.values().map(Vec::len).sum::<usize>() + dropped, self.len());
+        assert!(dropped <= self.dropped.len(), "a dropped entry that nobody removes");
         assert!(self.read_over.values().all(|list| !list.is_empty()), "a list without an entry");
         let is_asked = |entry: &&Entry| matches!(entry.state, State::Asked(_));
         assert_eq!(self.asked.len(), entries().filter(is_asked).count());
@@ -659,6 +703,9 @@ mod tests {
         assert_eq!(table.drop_key(keys[3]), 100_000);
         fill(&mut table);
         assert_eq!(table.drop_node(NodeId::new(0, 0)), 100_000);
+        while table.has_dropped() {
+            table.remove_dropped();
+        }
         assert_eq!((table.len(), table.bytes(), table.by_key.len()), (0, 0, 0));
     }
 
@@ -714,5 +761,36 @@ mod tests {
         assert_ne!(one.key(b"k"), other.key(b"k"));
         let hash = |hashes: &Hashes| hashes.wanted(upstream(1), b"GET k").hash;
         assert_ne!(hash(&one), hash(&other));
+    }
+
+    #[test]
+    fn thousands_of_dropped_entries_serve_nobody_and_are_removed_in_portions() {
+        let mut table = Table::default();
+        let count = 3 * DROPPED_PER_TURN as u64;
+        let frame = |number: u64| format!("GET {number}").into_bytes();
+        for number in 0..count {
+            ask(&mut table, &frame(number), number, &[&frame(number)]);
+            table.answered((upstream(1), number), Answer::Whole(b"$1\r\nv\r\n"), (64, 0));
+        }
+        assert_eq!((table.drop_all(), table.has_dropped()), (count, true));
+        let is_found = |table: &mut Table, number: u64| {
+            let frame = frame(number);
+            let wanted = HASHES.wanted(upstream(1), &frame);
+            !matches!(table.look(wanted, Time(0)).0, Found::Nothing)
+        };
+        assert!((0..count).all(|number| !is_found(&mut table, number)));
+        // One of them is asked for again, and one makes room.
+        ask(&mut table, &frame(7), count, &[&frame(7)]);
+        assert_eq!(table.make_room(table.bytes() - 1), 0);
+        let mut left = table.len();
+        while table.has_dropped() {
+            table.check();
+            table.remove_dropped();
+            assert!(left - table.len() <= DROPPED_PER_TURN);
+            left = table.len();
+        }
+        assert_eq!(left, 1);
+        table.check();
+        assert!(is_found(&mut table, 7));
     }
 }

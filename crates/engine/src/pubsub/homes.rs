@@ -157,7 +157,7 @@ impl Engine {
     pub(super) fn homes_now(&self) -> Homes {
         let of_pool = |pool| {
             let with_hash = |id| (self.nodes.get(id).map_or(0, |node| node.label_hash), id);
-            let all: Vec<_> = self.router.homes(pool).map(with_hash).collect();
+            let all: Vec<_> = self.router.channel_homes(pool).map(with_hash).collect();
             let reached: Vec<_> =
                 all.iter().copied().filter(|(_, node)| self.can_be_home(*node)).collect();
             if reached.is_empty() { all } else { reached }
@@ -175,7 +175,7 @@ impl Engine {
         self.doubt_homes();
         let found = self.nodes.get(node).map(|node| (node.pool, node.address.clone()));
         let Some((pool, address)) = found.filter(|_| self.is_shut(node)) else { return };
-        if self.router.homes(pool).next().is_some() {
+        if self.router.channel_homes(pool).next().is_some() {
             let at = now.plus_ms(HOME_RETURNS_MS);
             self.subscriptions.homes.returning.insert(node, at);
             // The other workers connect now, so that all of them see the change at about the same time.
@@ -231,14 +231,15 @@ impl Engine {
 
     /// Whether channels of this pool can belong to another node than this one, which cannot be reached.
     pub(super) fn has_other_home(&self, pool: u16, node: NodeId) -> bool {
-        self.router.homes(pool).any(|home| home != node && self.can_be_home(home))
+        self.router.channel_homes(pool).any(|home| home != node && self.can_be_home(home))
     }
 
     /// All nodes at which anybody may listen, but for shard channels.
     pub(super) fn all_homes(&self) -> Vec<NodeId> {
         let mut nodes = self.router.primaries();
         let primaries: BTreeSet<NodeId> = nodes.iter().copied().collect();
-        let homes = (0..self.router.pools.len() as u16).flat_map(|pool| self.router.homes(pool));
+        let homes =
+            (0..self.router.pools.len() as u16).flat_map(|pool| self.router.channel_homes(pool));
         nodes.extend(homes.filter(|home| !primaries.contains(home) && !self.is_shut(*home)));
         nodes
     }
@@ -250,7 +251,7 @@ impl Engine {
             return homes.best(pool, hash);
         }
         let of_node = |id| (score(hash, self.nodes.get(id).map_or(0, |node| node.label_hash)), id);
-        let scores = || self.router.homes(pool).map(of_node);
+        let scores = || self.router.channel_homes(pool).map(of_node);
         let first = scores().max()?;
         let mut best = first;
         for _ in 0..HOMES_LOOKED_AT {

@@ -6,7 +6,7 @@
 
 use super::slots::SLOTS;
 use crate::ids::NodeId;
-use crate::limits::{CLUSTER_NODES_MAX, HOME_MISSING_MS};
+use crate::limits::{CHANNEL_HOMES_MAX, CLUSTER_NODES_MAX, HOME_MISSING_MS};
 use crate::node::Address;
 use crate::time::Time;
 use alloc::boxed::Box;
@@ -97,6 +97,8 @@ pub(crate) struct Cluster {
     /// Every node that the table names, primaries and copies alike, and those that a failover took
     /// out of it a moment ago: no table has a former primary until its teller hears that it is a copy.
     homes: Vec<Home>,
+    /// The homes among these that channels are spread over, at most [`CHANNEL_HOMES_MAX`].
+    channel_homes: Vec<NodeId>,
     /// Configured; never forgotten.
     seeds: Vec<NodeId>,
     /// Where nodes of the cluster are, those without slots among them, as one of them told when it was last asked.
@@ -107,8 +109,15 @@ impl Cluster {
     /// One of which nothing is known but whom to ask.
     pub(super) fn new(seeds: Vec<NodeId>) -> Self {
         let slots = alloc::vec![UNSERVED; SLOTS].into_boxed_slice();
-        let (owners, homes) = (Vec::new(), Vec::new());
-        Self { slots, served: 0, owners, homes, seeds, members: BTreeSet::new() }
+        Self {
+            slots,
+            served: 0,
+            owners: Vec::new(),
+            homes: Vec::new(),
+            channel_homes: Vec::new(),
+            seeds,
+            members: BTreeSet::new(),
+        }
     }
 
     /// The primary of a slot.
@@ -193,7 +202,22 @@ impl Cluster {
         &self.seeds
     }
 
-    /// The nodes that channels can belong to.
+    /// The nodes that channels are spread over.
+    pub(crate) fn channel_homes(&self) -> impl Iterator<Item = NodeId> {
+        self.channel_homes.iter().copied()
+    }
+
+    /// Chooses the homes with the smallest hashes for channels: each worker chooses the same ones, and a node that comes or goes changes one of them.
+    pub(super) fn choose_channel_homes(&mut self, hash: impl Fn(NodeId) -> u64) {
+        let mut homes: Vec<NodeId> = self.homes().collect();
+        if homes.len() > CHANNEL_HOMES_MAX {
+            homes.sort_by_cached_key(|home| hash(*home));
+            homes.truncate(CHANNEL_HOMES_MAX);
+        }
+        self.channel_homes = homes;
+    }
+
+    /// The nodes that the table names, and those that a failover took out of it a moment ago.
     pub(crate) fn homes(&self) -> impl Iterator<Item = NodeId> {
         self.homes.iter().map(|home| home.node)
     }
@@ -203,11 +227,26 @@ impl Cluster {
         self.homes.iter().filter(|home| home.missing.is_some()).map(|home| home.node)
     }
 
+    /// Whether this node is a home that the table does not name.
+    pub(super) fn is_missing_home(&self, node: NodeId) -> bool {
+        self.homes.iter().any(|home| home.node == node && home.missing.is_some())
+    }
+
+    /// Whether one of these nodes is a home that the table names.
+    pub(super) fn is_any_named(&self, nodes: &BTreeSet<NodeId>) -> bool {
+        !nodes.is_empty()
+            && self.homes.iter().any(|home| home.missing.is_none() && nodes.contains(&home.node))
+    }
+
     /// Removes a home that the table does not name. Returns false if the node is no such home.
     pub(super) fn drop_missing_home(&mut self, node: NodeId) -> bool {
         let before = self.homes.len();
         self.homes.retain(|home| home.node != node || home.missing.is_none());
-        self.homes.len() < before
+        let is_dropped = self.homes.len() < before;
+        if is_dropped {
+            self.channel_homes.retain(|home| *home != node);
+        }
+        is_dropped
     }
 
     /// Takes over whom the table names. Of those that it does not name any more only they stay for a
@@ -392,6 +431,32 @@ mod tests {
         assert_eq!(told(at + 1, c, &[]), [a, c]);
         assert_eq!(told(at + 2, e, &[]), [a, e], "c cannot be reached");
         assert!(cluster.drop_missing_home(a) && !cluster.drop_missing_home(e), "e is named");
+    }
+
+    #[test]
+    fn channels_are_spread_over_few_of_many_nodes_and_one_node_more_changes_one_of_these() {
+        let node = |index: u32| NodeId::new(index, 0);
+        let hash =
+            |node: NodeId| rapidhash::v3::rapidhash_v3(alloc::format!("{node:?}").as_bytes());
+        let mut cluster = Cluster::new(alloc::vec![node(0)]);
+        let mut told = |count: u32| -> BTreeSet<NodeId> {
+            let owners = (0..count).map(|index| Owner::new(node(index), Vec::new())).collect();
+            let none = BTreeSet::new();
+            let ranges: Vec<(u16, u16, u16)> =
+                (0..count as u16).map(|index| (index, index, index)).collect();
+            cluster.replace(Time::default(), &ranges, owners, &none, &none);
+            cluster.choose_channel_homes(hash);
+            cluster.channel_homes().collect()
+        };
+        let few = CHANNEL_HOMES_MAX as u32;
+        assert_eq!(told(few).len(), CHANNEL_HOMES_MAX);
+        let mut before = told(4 * few);
+        for count in 4 * few + 1..5 * few {
+            let homes = told(count);
+            assert_eq!(homes.len(), CHANNEL_HOMES_MAX);
+            assert!(homes.difference(&before).count() <= 1, "{count} nodes");
+            before = homes;
+        }
     }
 
     #[test]

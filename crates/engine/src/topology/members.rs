@@ -9,7 +9,6 @@ use crate::engine::Engine;
 use crate::ids::NodeId;
 use crate::node::Address;
 use alloc::collections::BTreeSet;
-use alloc::vec::Vec;
 use resp::value::Value;
 
 impl Engine {
@@ -25,18 +24,15 @@ impl Engine {
             return;
         };
         let Topology::Cluster(cluster) = &mut state.topology else { return };
-        if !cluster.missing_homes().any(|home| home == id) {
+        if !cluster.is_missing_home(id) {
             cluster.members = addresses;
             return;
         }
-        let missing: BTreeSet<NodeId> = cluster.missing_homes().collect();
-        let named = cluster.homes().filter(|home| !missing.contains(home));
-        let others: Vec<NodeId> = named.collect();
-        let names = |node: &NodeId| {
-            self.nodes.get(*node).is_some_and(|node| addresses.contains(&node.address))
-        };
+        // A cluster may have thousands of such homes, which all answer in one turn: addresses are found, and not compared with those of all nodes.
+        let told = addresses.iter().filter_map(|address| self.nodes.find(pool, address));
+        let told: BTreeSet<NodeId> = told.collect();
         // Every node names itself, so a reply without an address is an error.
-        if !addresses.is_empty() && !others.iter().any(names) {
+        if !addresses.is_empty() && !cluster.is_any_named(&told) {
             self.drop_missing_home(pool, id);
         }
     }
@@ -48,7 +44,7 @@ impl Engine {
         let Topology::Cluster(cluster) = &mut state.topology else { return };
         if cluster.drop_missing_home(node) {
             self.route_epoch = self.route_epoch.wrapping_add(1);
-            self.forget_nodes();
+            self.sweep.forgets_nodes = true;
         }
     }
 }

@@ -324,12 +324,15 @@ impl Router {
     }
 
     /// The nodes of a cluster that channels can belong to; none of other pools.
-    pub(crate) fn homes(&self, pool: u16) -> impl Iterator<Item = NodeId> {
-        let cluster = match self.pools.get(usize::from(pool)).map(|pool| &pool.topology) {
+    pub(crate) fn channel_homes(&self, pool: u16) -> impl Iterator<Item = NodeId> {
+        self.cluster(pool).into_iter().flat_map(Cluster::channel_homes)
+    }
+
+    fn cluster(&self, pool: u16) -> Option<&Cluster> {
+        match self.pools.get(usize::from(pool)).map(|pool| &pool.topology) {
             Some(Topology::Cluster(cluster)) => Some(cluster),
             _ => None,
-        };
-        cluster.into_iter().flat_map(|cluster| cluster.homes())
+        }
     }
 
     /// Whether this node tells of what happens to keys as the one that has them: copies do so, too.
@@ -602,13 +605,15 @@ impl Engine {
         let dead: BTreeSet<NodeId> = primaries.filter(|node| self.is_away(*node)).collect();
         let before = self.router.pools.get(usize::from(pool));
         let owned = before.map_or(Vec::new(), PoolState::primaries).into_iter();
-        let known = owned.chain(self.router.homes(pool));
+        let homes = self.router.cluster(pool).into_iter().flat_map(Cluster::homes);
+        let known = owned.chain(homes);
         let live = known.filter(|node| self.is_there(*node) || self.tells(*node)).collect();
         let Some(state) = self.router.pool_mut(pool) else { return };
         let Topology::Cluster(cluster) = &mut state.topology else { return };
         let homes: Vec<NodeId> = cluster.homes().collect();
         let primaries = cluster.primaries();
         let changed = cluster.replace(now, &table, owners, &dead, &live);
+        cluster.choose_channel_homes(|node| self.nodes.get(node).map_or(0, |node| node.label_hash));
         if !cluster.homes().eq(homes) {
             self.route_epoch = self.route_epoch.wrapping_add(1);
         }

@@ -551,7 +551,8 @@ impl Engine {
     fn keys_changed(&mut self, by: (Time, UpstreamId), from: UpstreamKey, keys: &Arc<[Name]>) {
         for key in keys.iter() {
             let Some(readers) = self.caches.keys.get(key) else { continue };
-            let hears = |id: &&ClientId| self.hears(**id, from);
+            let may_have = |id: ClientId| self.caches.keys.may_have(id, key);
+            let hears = |id: &&ClientId| may_have(**id) && self.hears(**id, from);
             // A connection of one client tells of changes for that client alone, however many clients have the key.
             let clients: Vec<ClientId> = match &from.owner {
                 Some(owner) => {
@@ -672,11 +673,22 @@ impl Engine {
             self.account_rest(*id);
         }
         if !on_the_way.is_empty() {
-            self.grants.fan.pay(self.caches.keys.len() * FAN_KEY_COST, false);
-            self.caches.keys.keep(&on_the_way);
+            self.caches.keys.keep(on_the_way);
         }
         for id in clients {
             self.tell_in_order(None, id, Changed::All);
+        }
+    }
+
+    /// Whether keys are to be removed that clients had dropped.
+    pub(crate) fn has_dropped_keys(&self) -> bool {
+        self.caches.keys.is_dropping()
+    }
+
+    /// Removes some of the keys that clients had dropped.
+    pub(crate) fn remove_dropped_keys(&mut self) {
+        if self.has_dropped_keys() {
+            self.caches.keys.drop_some();
         }
     }
 

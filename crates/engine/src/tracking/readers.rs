@@ -4,14 +4,20 @@
 //! memory. So keys are ordered by a hash that stands beside the name. A client that knows names with one hash gains nothing: those are compared by
 //! name, as all were without the hash.
 //!
+//! A change of all keys of a client (`FLUSHALL`) concerns hundreds of thousands of keys. It is noted ([`Dropping`]) and holds from then on; the keys are removed
+//! in portions, a portion in each turn.
+//!
 //! Not here: invalidations (`tracking`).
 //!
-//! Invariant: a key is here as long as a client has it, and `bytes` is the memory of keys and clients.
+//! Invariant: a key is here as long as a client has it, or until its portion comes, and `bytes` is the memory of keys and clients.
 
 use super::Name;
 use crate::ids::{ClientId, NodeId};
+use crate::limits::DROPPED_PER_TURN;
 use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::ops::Bound;
 use rapidhash::v3::rapidhash_v3;
 
 /// Bytes of a key beside its name, with its first client (measured: 148 to 195 bytes with glibc's malloc).
@@ -22,6 +28,34 @@ const KEY_BYTES: usize = 196;
 pub(super) struct ReadKeys {
     keys: BTreeMap<Key, Readers>,
     bytes: usize,
+    dropping: Option<Dropping>,
+}
+
+/// Clients that had all of their keys dropped, with the keys that each of them has: those that it kept, and those that it has read since. Other keys of these
+/// clients are to be removed.
+#[derive(Debug)]
+struct Dropping {
+    has: BTreeMap<ClientId, BTreeSet<Name>>,
+    /// Keys in `has`.
+    names: usize,
+    /// The last key of the last portion.
+    done: Option<Key>,
+}
+
+/// Bytes of a key in [`Dropping`].
+const NOTED_BYTES: usize = 32;
+
+impl Dropping {
+    fn drops(&self, id: ClientId, name: &Name) -> bool {
+        self.has.get(&id).is_some_and(|has| !has.contains(name))
+    }
+
+    /// The client has this key.
+    fn note(&mut self, id: ClientId, name: &Name) {
+        if let Some(has) = self.has.get_mut(&id) {
+            self.names += usize::from(has.insert(name.clone()));
+        }
+    }
 }
 
 /// A key, ordered by the hash of its name.
@@ -60,6 +94,10 @@ impl ReadKeys {
         name: &Name,
         node: Option<NodeId>,
     ) -> Option<Readers> {
+        self.settle(name);
+        if let Some(dropping) = &mut self.dropping {
+            dropping.note(id, name);
+        }
         match self.keys.entry(Key::of(name)) {
             Entry::Vacant(place) => {
                 let readers = place.insert(Readers { clients: BTreeSet::from([id]), node });
@@ -79,9 +117,14 @@ impl ReadKeys {
         None
     }
 
-    /// The clients that have this key.
+    /// The clients that have this key, some perhaps no more ([`Self::may_have`]).
     pub(super) fn get(&self, name: &Name) -> Option<&Readers> {
         self.keys.get(&Key::of(name))
+    }
+
+    /// Returns false if this client of a key had the key dropped.
+    pub(super) fn may_have(&self, id: ClientId, name: &Name) -> bool {
+        self.dropping.as_ref().is_none_or(|dropping| !dropping.drops(id, name))
     }
 
     /// The client has this key no more.
@@ -96,21 +139,67 @@ impl ReadKeys {
         }
     }
 
-    /// These clients have none of their keys any more but those that are named. One pass, however many they are.
-    pub(super) fn keep(&mut self, kept: &BTreeMap<ClientId, BTreeSet<Name>>) {
-        let mut freed = 0;
-        self.keys.retain(|Key { name, .. }, readers| {
-            let before = readers.held_bytes(name);
-            readers.clients.retain(|id| kept.get(id).is_none_or(|kept| kept.contains(name)));
-            let is_read = !readers.clients.is_empty();
-            freed += before - if is_read { readers.held_bytes(name) } else { 0 };
-            is_read
-        });
-        self.bytes -= freed;
+    /// These clients have none of their keys any more but those that are named.
+    pub(super) fn keep(&mut self, kept: BTreeMap<ClientId, BTreeSet<Name>>) {
+        let names = kept.values().map(BTreeSet::len).sum();
+        let before = self.dropping.take().map(|before| before.has).unwrap_or_default();
+        let mut dropping = Dropping { has: kept, names, done: None };
+        for (id, has) in before {
+            if !dropping.has.contains_key(&id) {
+                dropping.names += has.len();
+                dropping.has.insert(id, has);
+            }
+        }
+        self.dropping = Some(dropping);
+    }
+
+    /// Whether keys are to be removed.
+    pub(super) fn is_dropping(&self) -> bool {
+        self.dropping.is_some()
+    }
+
+    /// Looks at the next portion of the keys.
+    pub(super) fn drop_some(&mut self) {
+        let Some(mut dropping) = self.dropping.take() else { return };
+        let from = dropping.done.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut portion = self.keys.range_mut((from, Bound::Unbounded));
+        let mut unread = Vec::new();
+        for (key, readers) in portion.by_ref().take(DROPPED_PER_TURN) {
+            let before = readers.held_bytes(&key.name);
+            readers.clients.retain(|id| !dropping.drops(*id, &key.name));
+            self.bytes -= before - readers.held_bytes(&key.name);
+            dropping.done = Some(key.clone());
+            if readers.clients.is_empty() {
+                unread.push(key.clone());
+            }
+        }
+        let is_over = portion.next().is_none();
+        for key in unread {
+            if let Some(readers) = self.keys.remove(&key) {
+                self.bytes -= readers.held_bytes(&key.name);
+            }
+        }
+        self.dropping = Some(dropping).filter(|_| !is_over);
+    }
+
+    /// Removes the clients from this key that had it dropped.
+    fn settle(&mut self, name: &Name) {
+        let Some(dropping) = &self.dropping else { return };
+        let Entry::Occupied(mut place) = self.keys.entry(Key::of(name)) else { return };
+        let before = place.get().held_bytes(name);
+        let clients = &mut place.get_mut().clients;
+        clients.retain(|id| !dropping.drops(*id, name));
+        let is_unread = clients.is_empty();
+        self.bytes -= before;
+        match is_unread {
+            true => _ = place.remove(),
+            false => self.bytes += place.get().held_bytes(name),
+        }
     }
 
     /// Takes this key out.
     pub(super) fn remove(&mut self, name: &Name) -> Option<Readers> {
+        self.settle(name);
         let readers = self.keys.remove(&Key::of(name))?;
         self.bytes -= readers.held_bytes(name);
         Some(readers)
@@ -118,8 +207,11 @@ impl ReadKeys {
 
     /// Takes any key out.
     pub(super) fn pop(&mut self) -> Option<(Name, Readers)> {
-        let (Key { name, .. }, readers) = self.keys.pop_first()?;
+        let (Key { name, .. }, mut readers) = self.keys.pop_first()?;
         self.bytes -= readers.held_bytes(&name);
+        if let Some(dropping) = &self.dropping {
+            readers.clients.retain(|id| !dropping.drops(*id, &name));
+        }
         Some((name, readers))
     }
 
@@ -133,7 +225,7 @@ impl ReadKeys {
 
     /// Bytes of keys, and of what each client of a key takes.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.dropping.as_ref().map_or(0, |dropping| dropping.names * NOTED_BYTES)
     }
 }
 
@@ -141,7 +233,6 @@ impl ReadKeys {
 mod tests {
     use super::*;
     use alloc::format;
-    use alloc::vec::Vec;
 
     fn name(number: u32) -> Name {
         format!("key:{number}").into_bytes().into()
@@ -187,7 +278,12 @@ mod tests {
                 }
                 18 => {
                     let kept = BTreeMap::from([(id, BTreeSet::from([key.clone()]))]);
-                    keys.keep(&kept);
+                    keys.keep(kept);
+                    if below(2) == 0 {
+                        while keys.is_dropping() {
+                            keys.drop_some();
+                        }
+                    }
                     for (name, (_, clients)) in &mut model {
                         clients.retain(|other| *other != id || *name == key);
                     }
@@ -203,11 +299,48 @@ mod tests {
                 }
             }
             model.retain(|_, (_, clients)| !clients.is_empty());
-            assert_eq!((keys.len(), keys.bytes()), (model.len(), counted(&keys)), "step {step}");
+            let known: Vec<Name> = keys.iter().map(|(name, _)| name.clone()).collect();
+            for name in &known {
+                let clients = keys.get(name).into_iter().flat_map(|one| one.clients.iter());
+                let told: BTreeSet<ClientId> =
+                    clients.filter(|id| keys.may_have(**id, name)).copied().collect();
+                let expected = model.get(name).map(|(_, clients)| clients.clone());
+                assert_eq!(told, expected.unwrap_or_default(), "step {step}");
+                keys.settle(name);
+            }
+            let noted = keys.dropping.as_ref().map_or(0, |dropping| dropping.names * NOTED_BYTES);
+            let held = (keys.len(), keys.bytes());
+            assert_eq!(held, (model.len(), counted(&keys) + noted), "step {step}");
         }
         let all: Vec<Name> = keys.iter().map(|(name, _)| name.clone()).collect();
         for name in &all {
             assert_eq!(keys.get(name).map(|one| &one.clients), model.get(name).map(|one| &one.1));
         }
+    }
+
+    #[test]
+    fn keys_that_are_dropped_are_removed_in_portions_and_keys_that_are_read_meanwhile_stay() {
+        let (client, other) = (ClientId::new(1, 0), ClientId::new(2, 0));
+        let mut keys = ReadKeys::default();
+        let count = 3 * DROPPED_PER_TURN as u32;
+        for number in 0..count {
+            assert!(keys.add(client, &name(number), None).is_none());
+        }
+        assert!(keys.add(other, &name(0), None).is_none());
+        keys.keep(BTreeMap::from([(client, BTreeSet::from([name(1)]))]));
+        assert!(keys.may_have(other, &name(0)) && !keys.may_have(client, &name(0)));
+        assert!(keys.may_have(client, &name(1)) && !keys.may_have(client, &name(9)));
+        let mut left = keys.len();
+        while keys.is_dropping() {
+            for number in [2, 3] {
+                assert!(keys.add(client, &name(number), None).is_none());
+            }
+            keys.drop_some();
+            assert!(left - keys.len() <= DROPPED_PER_TURN);
+            left = keys.len();
+        }
+        let all: BTreeSet<Name> = keys.iter().map(|(name, _)| name.clone()).collect();
+        assert_eq!(all, (0..4).map(name).collect());
+        assert_eq!(keys.bytes(), counted(&keys));
     }
 }

@@ -90,7 +90,7 @@ fn options_are_read_as_the_primary_read_them() {
         ":1",
         "*2\r\n$4\r\nleft\r\n*1\r\n$1\r\nx\r\n",
     ]);
-    story.conn(1).gets(["XADD s 5-1 f v", "SORT l STORE\0 d", asked[3], "RPOP left 1"]);
+    story.conn(1).gets(["XADD s 5-1 f v", "SORT l STORE\0 d", asked[3], "LREM left -1 x"]);
     assert_eq!(counts(&story, 0)[2], 1, "a copy to another database cannot be said");
 }
 

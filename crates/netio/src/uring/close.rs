@@ -12,6 +12,7 @@
 //! Invariant: what [`Driver::send`] gave back goes out before the socket is closed, unless the peer does not take it in time, or the connection is broken.
 
 use super::*;
+use crate::socket::end_output;
 
 impl UringDriver {
     /// Ends what the kernel does for a connection that has left the slab, and closes its socket. With `orderly` its copies go out before.
@@ -39,6 +40,10 @@ impl UringDriver {
             copies.linger = Some(Linger { fd: conn.fd, rest: Vec::new(), until_us });
             let flight = self.ring.launch(fd, copies);
             return self.linger(until_us, flight);
+        }
+        if orderly {
+            // The socket itself is closed later, when the kernel has ended its operations; the peer hears of it now.
+            end_output(&conn.fd);
         }
         self.doom(conn.fd);
     }

@@ -230,6 +230,13 @@ impl<D: Driver> Worker<D> {
         }
     }
 
+    /// Answers behind the closes that the question led to: a client that gets the answer may at once push an element, and no client that was closed may still
+    /// wait for that element at a server.
+    fn answer_when_closed(&mut self, now: Time, to: ReplyTo, answer: Answer) {
+        self.carry_out(now);
+        self.give_answer(to, answer);
+    }
+
     fn answered(&mut self, to: ReplyTo, answer: Answer) {
         let asked = (to.tenant, to.ticket);
         let is_this = |open: &Open| (open.tenant, open.ticket) == asked;
@@ -260,7 +267,7 @@ impl<D: Driver> Worker<D> {
                 Message::Client(newcomer) => self.welcome(now, newcomer),
                 Message::Question(to, question) => {
                     if let Some(answer) = self.own_answer(now, to, &question) {
-                        self.give_answer(to, answer);
+                        self.answer_when_closed(now, to, answer);
                     }
                 }
                 Message::Answer(to, answer) => self.answered(to, answer),
@@ -275,7 +282,7 @@ impl<D: Driver> Worker<D> {
                 Message::Configure(to, change) => {
                     self.reconfigure(now, *change);
                     self.changed = true;
-                    self.give_answer(to, Answer::Done);
+                    self.answer_when_closed(now, to, Answer::Done);
                 }
                 Message::Drain(ms) => self.begin_drain(now, ms),
                 Message::Stop => self.stopped = true,

@@ -541,6 +541,36 @@ fn wait_speaks_of_every_primary_of_a_cluster() {
     wait::until_true("nobody that waits", SOON, || blocked() == 0);
 }
 
+/// Found by a test from outside: with several workers the answer came before the connection of the closed client had ended at its server.
+#[test]
+fn a_closed_client_takes_no_element_that_is_pushed_behind_the_answer() {
+    if direct() {
+        return;
+    }
+    let server = RedisServer::start();
+    let proxy = Respool::to(RESPOOL, server.endpoint()).workers(4);
+    let proxy = Some(proxy.args(&["--acl-config-set", "all"]).start());
+    let stack = Stack { proxy, server };
+    let (mut admin, mut server) = (stack.connect(), stack.server.connect());
+    for round in 0..120 {
+        assert_eq!(admin.ask("CONFIG SET respool.policies.block ''"), "+OK\r\n");
+        let mut blocked = stack.connect();
+        let id = blocked.ask("CLIENT ID");
+        blocked.send(b"BLPOP l 0\r\n").expect("sent");
+        wait::until_true("it waits", SOON, || {
+            server.ask("INFO clients").contains("blocked_clients:1\r\n")
+        });
+        let (line, answer) = match round % 2 {
+            0 => (format!("CLIENT KILL ID {}", id.trim_matches([':', '\r', '\n'])), ":1\r\n"),
+            _ => ("CONFIG SET respool.policies.block key=l".to_owned(), "+OK\r\n"),
+        };
+        assert_eq!(admin.ask(&line), answer);
+        assert_eq!(server.ask("RPUSH l x"), ":1\r\n");
+        assert_eq!(server.ask("LLEN l"), ":1\r\n", "round {round}: {line}");
+        assert_eq!(server.ask("DEL l"), ":1\r\n");
+    }
+}
+
 #[test]
 fn one_user_that_blocks_on_all_connections_stops_nobody_else() {
     if direct() {
