@@ -460,7 +460,7 @@ pub const CHANNEL_HOMES_MAX: usize = 128;
 /// Topics that are looked at in a turn, whether each is subscribed to where it belongs, some 1 µs each.
 pub const RELINK_TOPICS_PER_TURN: usize = 8 << 10;
 
-/// Keys of clients' caches, and replies of the near cache, that a turn removes when all of them are dropped at once, some 2 µs each.
+/// Keys of clients' caches, each with one client, and replies of the near cache that a turn removes when all of them are dropped at once, some 2 µs each.
 pub const DROPPED_PER_TURN: usize = 2 << 10;
 
 /// Keys that clients may have in their caches, per worker; and their names' bytes with what each client takes. Beyond it the first one is told to

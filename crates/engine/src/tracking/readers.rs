@@ -158,13 +158,17 @@ impl ReadKeys {
         self.dropping.is_some()
     }
 
-    /// Looks at the next portion of the keys.
+    /// Looks at the next portion of the keys and their clients.
     pub(super) fn drop_some(&mut self) {
         let Some(mut dropping) = self.dropping.take() else { return };
         let from = dropping.done.take().map_or(Bound::Unbounded, Bound::Excluded);
         let mut portion = self.keys.range_mut((from, Bound::Unbounded));
         let mut unread = Vec::new();
-        for (key, readers) in portion.by_ref().take(DROPPED_PER_TURN) {
+        let mut looks = 0;
+        while looks < DROPPED_PER_TURN
+            && let Some((key, readers)) = portion.next()
+        {
+            looks += readers.clients.len().max(1);
             let before = readers.held_bytes(&key.name);
             readers.clients.retain(|id| !dropping.drops(*id, &key.name));
             self.bytes -= before - readers.held_bytes(&key.name);

@@ -38,8 +38,7 @@ pub(super) struct Wanted {
 
 /// Whether every worker turns
 #[utoipa::path(get, path = "/healthz", tag = "health", responses(
-    (status = 200, description = "Every worker answered", body = Health),
-    (status = 503, description = "A worker did not answer within 5 s", body = Refusal)
+    (status = 200, description = "Every worker answered", body = Health)
 ), security(()))]
 pub(super) async fn healthz(State(app): State<App>) -> Result<Json<Health>, Refusal> {
     app.ask(Question::SlowLen).await?;
@@ -51,7 +50,7 @@ pub(super) async fn healthz(State(app): State<App>) -> Result<Json<Health>, Refu
     (status = 200, description = "It is ready", body = Health),
     (status = 400, description = "The parameters are wrong", body = Refusal),
     (status = 404, description = "There is no shard and no tenant of a name", body = Refusal),
-    (status = 503, description = "Why not", body = Refusal)
+    (status = 503, description = "It is not ready, and why", body = Refusal)
 ), security(()))]
 pub(super) async fn readyz(
     State(app): State<App>,

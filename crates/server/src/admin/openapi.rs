@@ -91,7 +91,28 @@ fn document() -> Value {
     let mut document = serde_json::to_value(endpoints().split_for_parts().1).unwrap_or_default();
     document["paths"]["/config"]["patch"]["requestBody"]["content"]["application/json"]["schema"] =
         options_schema();
+    tell_of_late_workers(&mut document);
     document
+}
+
+/// Each endpoint asks workers, or the thread that tells them of changes ([`App::order`]), and each gets 503 if these are late. Endpoints with another reason for
+/// this status have both.
+fn tell_of_late_workers(document: &mut Value) {
+    let late = "A worker has not answered for 5 s";
+    let refusal = json!({ "$ref": "#/components/schemas/Refusal" });
+    let paths = document["paths"].as_object_mut().into_iter().flatten();
+    let operations = paths.filter_map(|(_, path)| path.as_object_mut()).flatten();
+    for (_, operation) in operations {
+        let Some(responses) = operation["responses"].as_object_mut() else { continue };
+        let response = responses.entry("503").or_insert_with(|| {
+            json!({ "description": "", "content": { "application/json": { "schema": refusal } } })
+        });
+        let said = response["description"].as_str().unwrap_or_default();
+        response["description"] = match said {
+            "" => late.into(),
+            said => format!("{said}, or: {late}").into(),
+        };
+    }
 }
 
 /// The document as the file `docs/reference/openapi.json`.
