@@ -85,6 +85,7 @@ impl Engine {
             || self.sweep.idle.is_some()
             || self.near.as_deref().is_some_and(Near::has_dropped)
             || self.has_dropped_keys()
+            || self.looks_at_owners()
         {
             return Some(now);
         }

@@ -421,6 +421,9 @@ impl Engine {
         let moved = self.caches.route_epoch != self.route_epoch;
         if self.caches.look_at.is_some_and(|at| at <= now) {
             self.caches.look_at = None;
+            self.caches.keys.begin_look();
+        }
+        if self.looks_at_owners() {
             self.look_at_owners();
         }
         if !moved && self.caches.changed.is_empty() && !self.caches.left {

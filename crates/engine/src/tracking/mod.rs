@@ -500,16 +500,21 @@ impl Engine {
         }
     }
 
-    /// Keys went to other owners, who know nothing of who read them.
+    /// Keys went to other owners, who know nothing of who read them: the clients of some of these keys are told. The others follow in the next turns.
     pub(crate) fn look_at_owners(&mut self) {
-        let moved = |key: &Name, readers: &Readers| readers.node != self.owner_of(key);
-        let keys = self.caches.keys.iter().filter(|(key, readers)| moved(key, readers));
-        let keys: Vec<Name> = keys.map(|(key, _)| key.clone()).collect();
-        for key in keys {
+        let mut read = core::mem::take(&mut self.caches.keys);
+        let moved = read.look_on(|key, readers| readers.node != self.owner_of(key));
+        self.caches.keys = read;
+        for key in moved {
             if let Some(readers) = self.caches.keys.remove(&key) {
                 self.tell_readers(&key, readers);
             }
         }
+    }
+
+    /// Whether owners of keys are to be looked at.
+    pub(crate) fn looks_at_owners(&self) -> bool {
+        self.caches.keys.is_looking()
     }
 
     /// A frame came between the replies of a connection on which the server tracks.

@@ -29,7 +29,12 @@ pub(super) struct ReadKeys {
     keys: BTreeMap<Key, Readers>,
     bytes: usize,
     dropping: Option<Dropping>,
+    looking: Option<Looking>,
 }
+
+/// A look at all keys, in portions: the last key of the last portion.
+#[derive(Debug, Default)]
+struct Looking(Option<Key>);
 
 /// Clients that had all of their keys dropped, with the keys that each of them has: those that it kept, and those that it has read since. Other keys of these
 /// clients are to be removed.
@@ -186,6 +191,33 @@ impl ReadKeys {
         self.dropping = Some(dropping).filter(|_| !is_over);
     }
 
+    /// Begins a look at all keys.
+    pub(super) fn begin_look(&mut self) {
+        self.looking = Some(Looking::default());
+    }
+
+    /// Whether a look has not come to the last key.
+    pub(super) fn is_looking(&self) -> bool {
+        self.looking.is_some()
+    }
+
+    /// The next keys of the look that meet this condition.
+    pub(super) fn look_on(&mut self, is_meant: impl Fn(&Name, &Readers) -> bool) -> Vec<Name> {
+        let Some(Looking(last)) = self.looking.take() else { return Vec::new() };
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut meant = Vec::new();
+        for (count, (key, readers)) in self.keys.range((from, Bound::Unbounded)).enumerate() {
+            if is_meant(&key.name, readers) {
+                meant.push(key.name.clone());
+            }
+            if count + 1 == DROPPED_PER_TURN {
+                self.looking = Some(Looking(Some(key.clone())));
+                break;
+            }
+        }
+        meant
+    }
+
     /// Removes the clients from this key that had it dropped.
     fn settle(&mut self, name: &Name) {
         let Some(dropping) = &self.dropping else { return };
@@ -219,6 +251,7 @@ impl ReadKeys {
         Some((name, readers))
     }
 
+    #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Name, &Readers)> {
         self.keys.iter().map(|(key, readers)| (&key.name, readers))
     }
@@ -320,6 +353,26 @@ mod tests {
         for name in &all {
             assert_eq!(keys.get(name).map(|one| &one.clients), model.get(name).map(|one| &one.1));
         }
+    }
+
+    #[test]
+    fn a_look_sees_each_key_once_in_portions() {
+        let mut keys = ReadKeys::default();
+        let count = 2 * DROPPED_PER_TURN as u32 + 3;
+        for number in 0..count {
+            assert!(keys.add(ClientId::new(number % 7, 0), &name(number), None).is_none());
+        }
+        keys.begin_look();
+        let mut seen = Vec::new();
+        while keys.is_looking() {
+            let portion = keys.look_on(|_, _| true);
+            assert!(portion.len() <= DROPPED_PER_TURN);
+            portion.iter().for_each(|name| _ = keys.remove(name));
+            seen.extend(portion);
+        }
+        assert_eq!((seen.len(), keys.len()), (count as usize, 0));
+        keys.begin_look();
+        assert!(keys.look_on(|_, _| true).is_empty() && !keys.is_looking());
     }
 
     #[test]
