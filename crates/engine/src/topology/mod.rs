@@ -278,7 +278,11 @@ impl Router {
 
     /// All nodes that own something, pool by pool.
     pub(crate) fn primaries(&self) -> Vec<NodeId> {
-        self.pools.iter().flat_map(PoolState::primaries).collect()
+        match self.pools.as_slice() {
+            // Most often, and then one list is enough.
+            [pool] => pool.primaries(),
+            pools => pools.iter().flat_map(PoolState::primaries).collect(),
+        }
     }
 
     /// Whether there is one primary, which sentinels name.
