@@ -197,7 +197,8 @@ fn the_upstream_first_and_targets_when_it_is_away_or_slow() {
     let mut is_up = false;
     for n in 0..KEYS {
         let before = hedged(&mut conn);
-        let answered = who(&conn.ask(&format!("GET k:{n}")));
+        let reply = conn.ask(&format!("GET k:{n}"));
+        let answered = who(&reply);
         is_up |= answered == Some(("up", n));
         // A busy machine may hold the upstream up for longer than 30 ms.
         let is_late = answered == Some(("copy", n)) && hedged(&mut conn) > before;
