@@ -339,7 +339,8 @@ impl Engine {
             Some(ids::MULTI) => Some(Refusal::Text(reject::NESTED_MULTI)),
             Some(ids::WATCH) => Some(Refusal::Text(reject::WATCH_INSIDE)),
             _ if self.hides_cluster(row) => Some(Refusal::NotInside(name)),
-            Some(row) if way == Way::Leased && crate::blocking::blocks(row) => None,
+            // Blocking commands do not wait in a transaction, those of modules included.
+            row if way == Way::Leased && row.is_none_or(crate::blocking::blocks) => None,
             // Known before the server is.
             Some(row) if row.row().flags.has(Flags::NO_MULTI) => Some(Refusal::NoMulti(name)),
             _ => match way {

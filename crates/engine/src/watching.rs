@@ -48,7 +48,7 @@ impl Engine {
         let leased = ends
             || way == Way::Apart
             || (same_place && matches!(way, Way::Shared))
-            || row.is_some_and(crate::blocking::blocks) && way == Way::Leased;
+            || row.is_none_or(crate::blocking::blocks) && way == Way::Leased;
         if row == Some(ids::WATCH) && !same_place {
             let step = self.place_of_wish(wish).err();
             return step.or_else(|| {

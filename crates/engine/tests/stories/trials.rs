@@ -60,6 +60,37 @@ fn clients_leave_a_connection_on_which_a_command_of_a_module_waits() {
     story.client("a").gets(":2");
 }
 
+// Found by a test from outside: one slow call of one client, and transactions with this command were refused for all.
+#[test]
+fn a_blocking_command_of_a_module_is_queued_in_transactions() {
+    for flag in ["readonly", "blocking"] {
+        let mut story = Story::new();
+        story.server_says_to("COMMAND", &MODULE.replace("+readonly", &format!("+{flag}")));
+        story.client("w").says("GET k");
+        story.server().gets("GET k").answers("nil");
+        story.client("w").gets("nil");
+        story.client("a").says(["MULTI", "SET k 1", "mod.blk", "EXEC"]);
+        let conn = story.conn_with("MULTI");
+        story.conn(conn).gets(["MULTI", "SET k 1", "mod.blk", "EXEC"]);
+        story.conn(conn).answers(["+OK", "+QUEUED", "+QUEUED", "*2\r\n+OK\r\n:1"]);
+        story.client("a").gets(["+OK", "+QUEUED", "+QUEUED", "*2\r\n+OK\r\n:1"]);
+        story.client("b").says("WATCH k");
+        let conn = story.conn_with("WATCH k");
+        story.conn(conn).gets("WATCH k").answers("+OK");
+        story.client("b").gets("+OK").says("mod.blk");
+        let conn = story.conn_with("mod.blk");
+        story.conn(conn).gets("mod.blk").answers(":1");
+        story.client("b").gets(":1").says("MULTI");
+        let conn = story.conn_with("MULTI");
+        story.conn(conn).gets("MULTI").answers("+OK");
+        story.client("b").gets("+OK").says("mod.blk");
+        story.conn(conn).gets("mod.blk").answers("+QUEUED");
+        story.client("b").gets("+QUEUED").says("EXEC");
+        story.conn(conn).gets("EXEC").answers("*1\r\n:1");
+        story.client("b").gets("*1\r\n:1");
+    }
+}
+
 // A script keeps the server busy, and the command of the module behind it waits for the script.
 #[test]
 fn a_command_of_a_module_behind_a_script_goes_over_the_usual_connection_afterwards() {
