@@ -553,7 +553,8 @@ fn a_closed_client_takes_no_element_that_is_pushed_behind_the_answer() {
     let stack = Stack { proxy, server };
     let (mut admin, mut server) = (stack.connect(), stack.server.connect());
     for round in 0..120 {
-        assert_eq!(admin.ask("CONFIG SET respool.policies.block ''"), "+OK\r\n");
+        admin.send_command(&["CONFIG", "SET", "respool.policies.block", ""]).expect("sent");
+        assert_eq!(admin.reply().expect("a reply"), b"+OK\r\n");
         let mut blocked = stack.connect();
         let id = blocked.ask("CLIENT ID");
         blocked.send(b"BLPOP l 0\r\n").expect("sent");
